@@ -266,7 +266,7 @@ class Replica:
             self._cache[type].drop(id)
             self._notify(RecordChange(self._position, type, id, None))
 
-    def doubt(self) -> None:
+    def invalidate(self) -> None:
         """Drop what is cached: this process has stood still, and the changes that it missed may come after the questions that it missed."""
         self._start_over(is_following=self._is_following)
 

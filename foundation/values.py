@@ -171,7 +171,7 @@ def canonical_host(text: str, *, wildcard: bool = False, underscore: bool = Fals
         raise ValueError("the host may contain only letters, digits, hyphens and dots")
     if re.fullmatch(r"\d+|0x[0-9a-f]*", labels[-1]):
         # WHATWG URL 3.5 parses such a host as IPv4 in any notation; only dotted decimal is unambiguous.
-        _plain_ipv4(star + name)
+        _check_ipv4(star + name)
     return star + name
 
 
@@ -185,7 +185,7 @@ def _canonical_ipv6(text: str) -> str:
     return f"[{address.compressed}]"
 
 
-def _plain_ipv4(name: str) -> None:
+def _check_ipv4(name: str) -> None:
     try:
         ipaddress.IPv4Address(name)
     except ValueError:

@@ -30,9 +30,9 @@ def parse_user(document: Mapping[str, Any], *, was_active: bool = True) -> dict[
     Raises ScimError if the document is no valid user.
     """
     user = _normalize_names(document)
-    _text(user, "userName", required=True)
+    _check_text(user, "userName", required=True)
     for name in ("externalId", "displayName"):
-        _text(user, name)
+        _check_text(user, name)
     user["active"] = _boolean(user.get("active", was_active))
     if len(str(user)) > MAX_USER_BYTES:
         raise ScimError(413, f"a user must be at most {MAX_USER_BYTES} bytes")
@@ -46,8 +46,8 @@ def has_active(document: Mapping[str, Any]) -> bool:
 def parse_group(document: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the group without its members, and the member ids.  Raises ScimError if the document is no valid group."""
     group = _normalize_names(document)
-    _text(group, "displayName", required=True)
-    _text(group, "externalId")
+    _check_text(group, "displayName", required=True)
+    _check_text(group, "externalId")
     return {name: group[name] for name in ("displayName", "externalId") if name in group}, _members(group.get("members"))
 
 
@@ -119,7 +119,7 @@ def _normalize_names(document: Mapping[str, Any]) -> dict[str, Any]:
     return normalized
 
 
-def _text(resource: Mapping[str, Any], name: str, *, required: bool = False) -> None:
+def _check_text(resource: Mapping[str, Any], name: str, *, required: bool = False) -> None:
     value = resource.get(name)
     if value is None and not required:
         return

@@ -45,15 +45,15 @@ def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Conversi
     values, sources = flat(foreign)
     work = _Oauth2ProxyImport(foreign, values, sources, new_secret)
     host = _hosts(work)
-    _provider(work)
-    _secrets(work)
+    _convert_provider(work)
+    _convert_secrets(work)
     for key, value in values.items():
-        _plain(work, key, value)
-    _routes(work, host)
+        _convert_plain(work, key, value)
+    _convert_routes(work, host)
     return work.converted
 
 
-def _plain(work: _Oauth2ProxyImport, key: str, value: Any) -> None:
+def _convert_plain(work: _Oauth2ProxyImport, key: str, value: Any) -> None:
     source = work.sources[key]
     renamed, check = CHECKED.get(key, (SAME.get(key, ""), ""))
     if renamed:
@@ -81,7 +81,7 @@ def _hosts(work: _Oauth2ProxyImport) -> str:
     return url.netloc
 
 
-def _provider(work: _Oauth2ProxyImport) -> None:
+def _convert_provider(work: _Oauth2ProxyImport) -> None:
     source, name = work.sources.get("provider"), str(work.values.get("provider", "google"))
     renamed = PROVIDERS.get(name)
     if renamed is None:
@@ -97,7 +97,7 @@ def _provider(work: _Oauth2ProxyImport) -> None:
         work.top.set(work.sources[next(iter(extra))], "idp_request_params", extra)
 
 
-def _secrets(work: _Oauth2ProxyImport) -> None:
+def _convert_secrets(work: _Oauth2ProxyImport) -> None:
     source, raw = work.sources.get("cookie_secret"), _decoded(str(work.values.get("cookie_secret", "")))
     if raw is not None and source is not None:
         work.top.set(source, "cookie_secret", base64.b64encode(raw).decode())
@@ -135,7 +135,7 @@ def _decoded(secret: str) -> bytes | None:
     return raw if len(raw) == 32 else None
 
 
-def _routes(work: _Oauth2ProxyImport, host: str) -> None:
+def _convert_routes(work: _Oauth2ProxyImport, host: str) -> None:
     for key in ("skip_auth_routes", "skip_auth_regex"):
         for index, written in enumerate(work.list(key)):
             _open_route(work, host, work.foreign.source(key, index) if key in work.foreign.values else work.sources[key], str(written))
@@ -143,7 +143,7 @@ def _routes(work: _Oauth2ProxyImport, host: str) -> None:
     # Like oauth2-proxy: first those with a rewrite, then by length of the path.
     for upstream in sorted(filter(None, found), key=lambda upstream: (not upstream.rewrite, -len(upstream.path))):
         route = _route(work, host, upstream)
-        _rules(work, route)
+        _convert_rules(work, route)
         work.converted.routes.append(route)
 
 
@@ -182,7 +182,7 @@ def _route(work: _Oauth2ProxyImport, host: str, upstream: _OAuth2ProxyUpstream) 
     route = ConvertedSection()
     route.set(upstream.source, "from", f"https://{host}")
     route.set(None, "to", upstream.target)
-    _path(route, upstream)
+    _set_path(route, upstream)
     if str(work.values.get("pass_host_header", True)).lower() == "true":
         route.set(work.sources.get("pass_host_header"), "preserve_host_header", True)
     if work.values.get("ssl_upstream_insecure_skip_verify") is True:
@@ -191,12 +191,12 @@ def _route(work: _Oauth2ProxyImport, host: str, upstream: _OAuth2ProxyUpstream) 
         route.set(work.sources["skip_auth_preflight"], "cors_allow_preflight", True)
     if "upstream_timeout" in work.values:
         route.set(work.sources["upstream_timeout"], "timeout", work.values["upstream_timeout"])
-    _identity(work, route, upstream.source)
+    _convert_identity(work, route, upstream.source)
     route.set(None, "allow_websockets", True, new="oauth2-proxy allows websockets to every upstream")
     return route
 
 
-def _path(route: ConvertedSection, upstream: _OAuth2ProxyUpstream) -> None:
+def _set_path(route: ConvertedSection, upstream: _OAuth2ProxyUpstream) -> None:
     if upstream.rewrite:
         route.set(None, "regex", match_complete_path(upstream.path))
         route.set(None, "regex_rewrite_pattern", upstream.path)
@@ -205,7 +205,7 @@ def _path(route: ConvertedSection, upstream: _OAuth2ProxyUpstream) -> None:
         route.set(None, "prefix" if upstream.path.endswith("/") else "path", upstream.path)
 
 
-def _identity(work: _Oauth2ProxyImport, route: ConvertedSection, source: ForeignKey) -> None:
+def _convert_identity(work: _Oauth2ProxyImport, route: ConvertedSection, source: ForeignKey) -> None:
     """Convert the identity headers and provider tokens that the upstream receives."""
     if work.values.get("pass_user_headers", True) is not False or work.values.get("set_xauthrequest") is True:
         note_text = "applications read X-Forwarded-User, -Email and -Groups as before; X-Gate-Jwt-Assertion is the signed form"
@@ -258,7 +258,7 @@ def match_complete_path(expression: str) -> str:
     return begin[:-1] if begin.endswith("$") and not begin.endswith(r"\$") else f"(?:{begin}).*"
 
 
-def _rules(work: _Oauth2ProxyImport, route: ConvertedSection) -> None:
+def _convert_rules(work: _Oauth2ProxyImport, route: ConvertedSection) -> None:
     """Convert the access rules. A restriction that cannot be converted denies all users."""
     demands = [demand for demand in (_email_demand(work), _group_demand(work)) if demand is not None]
     closed = False

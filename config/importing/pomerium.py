@@ -90,13 +90,13 @@ def convert(foreign: ForeignConfig) -> Conversion:
         if key in ("routes", "policy"):
             converted.routes += _routes(converted.top, foreign, key, value, identity_for_all)
         elif key == "idp_provider" and value in PROVIDERS:
-            _provider(converted.top, source, value)
+            _convert_provider(converted.top, source, value)
         elif key == "downstream_mtls" and isinstance(value, dict):
-            _client_certificates(converted.top, foreign, value)
+            _convert_client_certificates(converted.top, foreign, value)
         elif key == "databroker_storage_type":
-            _storage_type(converted.top, source, value)
+            _convert_storage_type(converted.top, source, value)
         elif key == "databroker_storage_connection_string":
-            _connection(converted.top, source, value)
+            _convert_connection(converted.top, source, value)
         elif key == "jwt_claims_headers" and isinstance(value, dict):
             _claim_headers(converted.top, source, value)
         elif key in MTLS_CRL:
@@ -104,7 +104,7 @@ def convert(foreign: ForeignConfig) -> Conversion:
         elif key == "authorize_service_url" and foreign.values.get("services", "all") == "all":
             converted.top.mark_lost(source, "in mode all, the services are one process")
         else:
-            _same(converted.top, source, key, value)
+            _copy_value(converted.top, source, key, value)
     for source, lost in _refusals(foreign):
         converted.top.mark_lost(source, f"gate has no {lost}, so all users are denied on every route. Add the users to allow to each route")
         for route in converted.routes:
@@ -136,7 +136,7 @@ def _routes(top: ConvertedSection, foreign: ForeignConfig, key: str, value: Any,
     return [_route(raw, foreign, (key, index), identity_for_all) for index, raw in enumerate(routes)]
 
 
-def _provider(top: ConvertedSection, source: ForeignKey, value: Any) -> None:
+def _convert_provider(top: ConvertedSection, source: ForeignKey, value: Any) -> None:
     name = PROVIDERS[value]
     if name is None:
         top.mark_lost(source, f"gate does not support {value}. Use an OpenID Connect provider")
@@ -144,7 +144,7 @@ def _provider(top: ConvertedSection, source: ForeignKey, value: Any) -> None:
         top.set(source, "idp_provider", name, check=f"{value} is a generic provider in gate: set idp_provider_url")
 
 
-def _client_certificates(top: ConvertedSection, foreign: ForeignConfig, value: dict[str, Any]) -> None:
+def _convert_client_certificates(top: ConvertedSection, foreign: ForeignConfig, value: dict[str, Any]) -> None:
     """Convert `downstream_mtls`. gate requires a valid client certificate, whatever `enforcement` is."""
     for key, content in value.items():
         source = foreign.source("downstream_mtls", key)
@@ -156,7 +156,7 @@ def _client_certificates(top: ConvertedSection, foreign: ForeignConfig, value: d
             top.mark_lost(source, NO_COUNTERPART)
 
 
-def _same(part: ConvertedSection, source: ForeignKey, key: str, value: Any) -> None:
+def _copy_value(part: ConvertedSection, source: ForeignKey, key: str, value: Any) -> None:
     name = RENAMED.get(key, key)
     if key in WHY_LOST:
         part.mark_lost(source, WHY_LOST[key])
@@ -168,12 +168,12 @@ def _same(part: ConvertedSection, source: ForeignKey, key: str, value: Any) -> N
         part.set(source, name, value)
 
 
-def _storage_type(top: ConvertedSection, source: ForeignKey, value: Any) -> None:
+def _convert_storage_type(top: ConvertedSection, source: ForeignKey, value: Any) -> None:
     name = STORAGE_TYPES.get(str(value), value)
     top.set(source, "databroker_storage_type", name, check="" if name == value else f"{value} is named {name}")
 
 
-def _connection(top: ConvertedSection, source: ForeignKey, value: Any) -> None:
+def _convert_connection(top: ConvertedSection, source: ForeignKey, value: Any) -> None:
     if str(value).startswith(("postgres://", "postgresql://")):
         top.set(source, "database_url", value, check="the storage type `database` stores its records in Django's database")
     else:
@@ -206,15 +206,15 @@ def _route(raw: Any, foreign: ForeignConfig, at: tuple[str | int, ...], identity
             route.set(None if name == key else source, name, value)
         else:
             route.mark_lost(source, ROUTE_LOST.get(key, NO_COUNTERPART))
-    _upstream_path(route)
+    _convert_upstream_path(route)
     if "policy" in raw:  # last, because it may remove other keys
-        _policy(route, foreign.source(*at, "policy"), raw["policy"])
+        _convert_policy(route, foreign.source(*at, "policy"), raw["policy"])
     if identity_for_all and not is_tcp and not route.has("pass_identity_headers"):
         route.set(None, "pass_identity_headers", True, new="pass_identity_headers was set for all routes")
     return route
 
 
-def _upstream_path(route: ConvertedSection) -> None:
+def _convert_upstream_path(route: ConvertedSection) -> None:
     """Convert the path of the first `to`.
 
     In Pomerium it replaces the matched path; gate appends the request's path to it.
@@ -232,7 +232,7 @@ def _upstream_path(route: ConvertedSection) -> None:
         route.set(None, "prefix_rewrite", url.path, new=f"{url.path} of `to` replaced the path or prefix that the route matches")
 
 
-def _policy(route: ConvertedSection, source: ForeignKey, value: Any) -> None:
+def _convert_policy(route: ConvertedSection, source: ForeignKey, value: Any) -> None:
     """Convert a policy. The languages have the same structure; anything that gate does not support is rejected."""
     translated = _translate_policy(value)
     if (opened := _opening_key(translated)) is not None:

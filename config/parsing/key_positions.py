@@ -74,7 +74,7 @@ def locate_json(text: str) -> KeyPositions:
     return located
 
 
-def _next(level: _Level) -> None:
+def _advance(level: _Level) -> None:
     if level.is_list:
         level.part += 1
     else:
@@ -97,12 +97,12 @@ class _Toml:
         symbols = ((found[0], position) for found, position in _tokenize(_TOML_TOKEN, text) if not found[0].startswith("#"))
         for symbol, position in symbols:
             if symbol == "[":
-                self._header(symbols, position)
+                self._read_header(symbols, position)
             elif symbol != "\n":
-                self._assignment(symbols, symbol, position)
+                self._read_assignment(symbols, symbol, position)
         return self.located
 
-    def _header(self, symbols: Iterator[tuple[str, int]], position: int) -> None:
+    def _read_header(self, symbols: Iterator[tuple[str, int]], position: int) -> None:
         opened, names = 1, []
         for symbol, _ in symbols:
             if symbol == "\n":
@@ -129,7 +129,7 @@ class _Toml:
                 path = (*path, self._tables[path])
         return path
 
-    def _assignment(self, symbols: Iterator[tuple[str, int]], first: str, position: int) -> None:
+    def _read_assignment(self, symbols: Iterator[tuple[str, int]], first: str, position: int) -> None:
         path = self._key(symbols, self._table, first, position)
         levels: list[_Level] = []
         bases: list[KeyPath] = [path]
@@ -141,14 +141,14 @@ class _Toml:
                 levels.pop()
                 bases.pop()
             elif symbol == ",":
-                _next(levels[-1])
+                _advance(levels[-1])
             elif levels and levels[-1].expects_key:
                 levels[-1].expects_key = False
                 levels[-1].part = self._key(symbols, bases[-1], symbol, start)
             else:
-                self._value(levels, bases, symbol, start)
+                self._read_value(levels, bases, symbol, start)
 
-    def _value(self, levels: list[_Level], bases: list[KeyPath], symbol: str, start: int) -> None:
+    def _read_value(self, levels: list[_Level], bases: list[KeyPath], symbol: str, start: int) -> None:
         here = bases[-1]
         if levels:
             here = (*bases[-1], levels[-1].part) if levels[-1].is_list else levels[-1].part

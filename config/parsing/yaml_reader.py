@@ -105,14 +105,14 @@ class _Builder:
 
     def read(self, loader: Any) -> None:
         """Read all events. Each handler runs once per value, of which there may be hundreds of thousands; two thirds are scalars."""
-        next_event, scalar = loader.get_event, self._scalar
+        next_event, scalar = loader.get_event, self._read_scalar
         # Not stored in `self`: a reference cycle would keep the document alive (gateproject/process/gc_tuning.py).
         handlers = {
-            yaml.MappingStartEvent: self._start,
-            yaml.SequenceStartEvent: self._start,
-            yaml.MappingEndEvent: self._end,
-            yaml.SequenceEndEvent: self._end,
-            yaml.AliasEvent: self._alias,
+            yaml.MappingStartEvent: self._start_collection,
+            yaml.SequenceStartEvent: self._start_collection,
+            yaml.MappingEndEvent: self._end_collection,
+            yaml.SequenceEndEvent: self._end_collection,
+            yaml.AliasEvent: self._read_alias,
             yaml.DocumentStartEvent: self._start_document,
         }
         while (event := next_event()) is not None:
@@ -129,7 +129,7 @@ class _Builder:
         if self._documents > 1:
             raise DocumentError("contains more than one document", *unpack_position(position))
 
-    def _scalar(self, event: Any, position: int) -> None:
+    def _read_scalar(self, event: Any, position: int) -> None:
         if event.tag is not None and event.tag not in _TAGS:
             self._add({self._tag(event, position): event.value}, 2, position, event.anchor)
             return
@@ -147,14 +147,14 @@ class _Builder:
             parent.positions.append(position)
             parent.container.append(value)
         elif not parent.has_key:
-            self._key(parent, value, position, is_plain)
+            self._set_key(parent, value, position, is_plain)
         elif parent.key is _Merge or parent.key in parent.container:
-            self._pair(parent, value, position)
+            self._set_pair(parent, value, position)
         else:
             parent.has_key = False
             parent.container[parent.key] = value
 
-    def _start(self, event: Any, position: int) -> None:
+    def _start_collection(self, event: Any, position: int) -> None:
         tag = None if event.tag in _TAGS else self._tag(event, position)
         if len(self._open) >= MAX_DEPTH:
             raise DocumentError(f"is nested deeper than {MAX_DEPTH} levels", *unpack_position(position))
@@ -167,7 +167,7 @@ class _Builder:
             raise DocumentError("has a tag (!...), which is not allowed here. Remove it", *unpack_position(position))
         return str(event.tag)
 
-    def _end(self, event: Any, position: int) -> None:
+    def _end_collection(self, event: Any, position: int) -> None:
         done = self._open.pop()
         for mapping in done.merged:  # explicit keys override merged ones, and an earlier merge overrides a later one
             for key, value in mapping.items():
@@ -177,7 +177,7 @@ class _Builder:
         self.document.positions[id(done.container)] = done.positions
         self._add(done.container if done.tag is None else {done.tag: done.container}, done.size, done.position, done.anchor)
 
-    def _alias(self, event: Any, position: int) -> None:
+    def _read_alias(self, event: Any, position: int) -> None:
         if event.anchor not in self._anchors:
             raise DocumentError("has an alias (*...) without an anchor (&...) before it", *unpack_position(position))
         value, size = self._anchors[event.anchor]
@@ -201,18 +201,18 @@ class _Builder:
             parent.positions.append(position)
             parent.container.append(value)
         elif parent.has_key:
-            self._pair(parent, value, position)
+            self._set_pair(parent, value, position)
         else:
-            self._key(parent, value, position, is_plain)
+            self._set_key(parent, value, position, is_plain)
 
-    def _key(self, parent: _Open, value: Any, position: int, is_plain: bool) -> None:
+    def _set_key(self, parent: _Open, value: Any, position: int, is_plain: bool) -> None:
         if type(value) is not str:
             raise DocumentError("has a key that is not text. Put it in quotes", *unpack_position(position))
         parent.key, parent.has_key = _Merge if is_plain and value == "<<" else value, True
         if parent.key not in parent.positions:
             parent.positions[parent.key] = position
 
-    def _pair(self, parent: _Open, value: Any, position: int) -> None:
+    def _set_pair(self, parent: _Open, value: Any, position: int) -> None:
         key, parent.has_key = parent.key, False
         if key is _Merge:
             mappings = value if isinstance(value, list) else [value]

@@ -203,11 +203,11 @@ def _delete(type: str, id: str, now: float) -> bool:
         if found is None:
             return False
         was_live = found.expires_at is None or found.expires_at > now
-        _tombstone(state, found, now)
+        _write_tombstone(state, found, now)
         return was_live
 
 
-def _tombstone(state: StoreState, row: StoredRecord, now: float) -> None:
+def _write_tombstone(state: StoreState, row: StoredRecord, now: float) -> None:
     version = _next_version(state)
     StoredRecord.objects.filter(pk=row.pk).update(version=version, modified_at=now, expires_at=None, is_deleted=True, data="")
 
@@ -263,7 +263,7 @@ def _clean(now: float, limit: int) -> int:
         state = _locked_state()
         rows = list(expired[:limit])
         for row in rows:
-            _tombstone(state, row, now)
+            _write_tombstone(state, row, now)
         gone = [row.pk for row in old[: limit - len(rows)]]
         newest = StoredRecord.objects.filter(pk__in=gone).aggregate(newest=Max("version"))["newest"]
         if newest is not None:

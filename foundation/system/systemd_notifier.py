@@ -22,23 +22,23 @@ class SystemdNotifier:
     def is_enabled(self) -> bool:
         return "NOTIFY_SOCKET" in os.environ  # noqa: TID251 - set by systemd, not a setting of gate
 
-    def ready(self) -> None:
+    def notify_ready(self) -> None:
         self._is_up = True
         self._notify("READY=1")
 
-    def reloading(self) -> None:
-        """Announce the start of a reload, with CLOCK_MONOTONIC in microseconds; `reloaded` announces its end.
+    def notify_reloading(self) -> None:
+        """Announce the start of a reload, with CLOCK_MONOTONIC in microseconds; `notify_reloaded` announces its end.
 
         READY also ends the start-up, so neither is sent before the ports are open or after they close.
         """
         if self._is_up:
             self._notify("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
-    def reloaded(self) -> None:
+    def notify_reloaded(self) -> None:
         if self._is_up:
             self._notify("READY=1")
 
-    def stopping(self) -> None:
+    def notify_stopping(self) -> None:
         self._is_up = False
         self._notify("STOPPING=1")
 

@@ -253,14 +253,14 @@ class Runtime:
     def announce_ready(self) -> None:
         ours = self.options
         log.info("gate is ready", services=ours.services, routes=len(ours.policy), authenticate=ours.authenticate_service_url.origin)
-        self._manager.ready()
+        self._manager.notify_ready()
         if self._manager.is_enabled:
             self.run_in_background(self._manager.send_watchdog_pings(), "systemd watchdog")
 
     async def drain(self) -> None:
         """Report not ready, and wait `shutdown_delay` while requests are still accepted, so that load balancers notice."""
         self._is_stopping = True
-        self._manager.stopping()
+        self._manager.notify_stopping()
         delay = self.options.shutdown_delay.total_seconds()
         if delay:
             log.info("draining", delay_seconds=delay)
@@ -280,7 +280,7 @@ class Runtime:
         if not self.peers.is_primary:  # only the primary handles SIGHUP
             return
         async with self._reloading:  # SIGHUP may coincide with a changed file: without the lock the older file could win
-            self._manager.reloading()
+            self._manager.notify_reloading()
             try:
                 async with self.peers.change():
                     await self._reload()
@@ -291,7 +291,7 @@ class Runtime:
                 problem = Problem("", f"reload failed: {type(error).__name__}: {error}")
                 self.status = self.status.rejected_with((problem,), self.options.service_label)
             finally:
-                self._manager.reloaded()
+                self._manager.notify_reloaded()
         await self.peers.report(self.status)
 
     async def _reload(self) -> None:

@@ -47,7 +47,7 @@ def set_status(span: AnySpan, status: int) -> None:
 def name_builtin_span(request: PolicyRequest) -> None:
     """Name the span of a page of ours; the name has the beginning of its path only, so that there are few names."""
     if span := current_span():
-        span.name(f"{_normalize_method(request.method)} {'/'.join(request.path.split('/')[:3])}")
+        span.set_name(f"{_normalize_method(request.method)} {'/'.join(request.path.split('/')[:3])}")
         span.set_attributes(_request_attributes(request))
 
 
@@ -76,7 +76,7 @@ def finish_root_span(incoming: IncomingRequest, check: AuthorizationResult | Non
     if check is not None:
         span.set_attributes(decision_attributes(check.decision))
         if check.decision.route is not None:
-            span.name(f"{_normalize_method(request.method)} {span_route(check.decision.route)}")
+            span.set_name(f"{_normalize_method(request.method)} {span_route(check.decision.route)}")
     if status is not None:
         set_status(span, status)
     if is_trouble:

@@ -37,7 +37,7 @@ class Auth0Directory(Vendor):
         builder = DirectoryBuilder(includes_users_without_groups=False)
         roles = await _read_numbered_pages(api, f"{ROOT}/roles", "roles")
         for role in roles:
-            builder.group(parse_id(role), name=parse_text(role, "name"))
+            builder.add_group(parse_id(role), name=parse_text(role, "name"))
 
         async def read_users(role: str) -> None:
             path, params = f"{ROOT}/roles/{segment(role)}/users", {"take": PAGE}
@@ -48,8 +48,8 @@ class Auth0Directory(Vendor):
 
             async for _, page in api.iter_pages(path, params, following):
                 for user in entries(page, "users"):
-                    builder.user(parse_id(user, "user_id"), email=parse_text(user, "email"), name=parse_text(user, "name"))
-                    builder.members(role, (parse_id(user, "user_id"),))
+                    builder.add_user(parse_id(user, "user_id"), email=parse_text(user, "email"), name=parse_text(user, "name"))
+                    builder.add_members(role, (parse_id(user, "user_id"),))
 
         await gather_limited([parse_id(role) for role in roles], read_users, CONCURRENCY)
         return await self.build_snapshot(builder)

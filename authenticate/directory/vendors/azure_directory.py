@@ -162,12 +162,12 @@ def _email(user: Any) -> str:
 def _to_builder(known: DeltaState) -> DirectoryBuilder:
     builder = DirectoryBuilder()
     for id, (email, name) in known.users.items():
-        builder.user(id, email=email, name=name)
+        builder.add_user(id, email=email, name=name)
     for id, name in known.groups.items():
-        builder.group(id, name=name)
+        builder.add_group(id, name=name)
     for group, members in known.members.items():
-        builder.members(group, (member for member in members if member in known.users))
+        builder.add_members(group, (member for member in members if member in known.users))
         for member in members:
             if member in known.groups:
-                builder.nested(member, group)
+                builder.add_nested(member, group)
     return builder

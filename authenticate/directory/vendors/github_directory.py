@@ -54,13 +54,13 @@ class GitHubDirectory(Vendor):
             login = parse_id(organisation, "login")
             async for team in _listed(api, f"/orgs/{segment(login)}/teams"):
                 teams.append((login, parse_id(team, "slug"), parse_id(team)))
-                builder.group(parse_id(team), name=parse_id(team, "slug"))
+                builder.add_group(parse_id(team), name=parse_id(team, "slug"))
 
         async def read_members(team: tuple[str, str, str]) -> None:
             organisation, slug, id = team
             async for member in _listed(api, f"/orgs/{segment(organisation)}/teams/{segment(slug)}/members"):
-                builder.user(parse_id(member, "login"))
-                builder.members(id, (parse_id(member, "login"),))
+                builder.add_user(parse_id(member, "login"))
+                builder.add_members(id, (parse_id(member, "login"),))
 
         await gather_limited(teams, read_members, CONCURRENCY)
         await self._fetch_profiles(api, builder)
@@ -76,7 +76,7 @@ class GitHubDirectory(Vendor):
         await gather_limited([login for login in logins if login not in self._profiles][:PROFILES_PER_RUN], fetch_profile, CONCURRENCY)
         for login in logins:
             email, name = self._profiles.get(login, ("", ""))
-            builder.user(login, email=email, name=name)
+            builder.add_user(login, email=email, name=name)
 
     async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryMember | None:
         if (found := await api.get_or_none(f"/users/{segment(subject)}")) is None:
@@ -84,10 +84,10 @@ class GitHubDirectory(Vendor):
         user = _require_login(found, subject)
         groups: dict[str, DirectoryGroup] = {}
         async for organisation in _listed(api, "/user/orgs"):
-            await self._teams(api, parse_id(organisation, "login"), subject, groups)
+            await self._read_teams(api, parse_id(organisation, "login"), subject, groups)
         return self.build_member(subject, parse_text(user, "email"), parse_text(user, "name"), groups)
 
-    async def _teams(self, api: DirectoryApi, organisation: str, login: str, groups: dict[str, DirectoryGroup]) -> None:
+    async def _read_teams(self, api: DirectoryApi, organisation: str, login: str, groups: dict[str, DirectoryGroup]) -> None:
         after = None
         for _ in range(MAX_PAGES_PER_USER):
             query = {"query": TEAMS_QUERY, "variables": {"organisation": organisation, "login": login, "after": after}}

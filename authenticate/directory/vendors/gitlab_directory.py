@@ -28,13 +28,13 @@ class GitLabDirectory(Vendor):
         groups: list[str] = []
         async for group in _listed(api, "/api/v4/groups"):
             groups.append(parse_id(group))
-            builder.group(groups[-1], name=_name(group))
+            builder.add_group(groups[-1], name=_name(group))
 
         async def read_members(group: str) -> None:
             async for member in _listed(api, f"/api/v4/groups/{segment(group)}/members/all"):
                 if member.get("state", "active") == "active":
-                    builder.user(parse_id(member), email=_email(member), name=parse_text(member, "name", "username"))
-                    builder.members(group, (parse_id(member),))
+                    builder.add_user(parse_id(member), email=_email(member), name=parse_text(member, "name", "username"))
+                    builder.add_members(group, (parse_id(member),))
 
         await gather_limited(groups, read_members, CONCURRENCY)
         return await self.build_snapshot(builder)

@@ -52,10 +52,10 @@ class GoogleDirectory(Vendor):
         user_ids: list[str] = []
         with_members: list[str] = []
         async for user in _listed(api, f"{ROOT}/users", {"customer": "my_customer", "maxResults": 500, "projection": "basic"}, "users"):
-            builder.user(parse_id(user), email=parse_text(user, "primaryEmail"), name=_name(user))
+            builder.add_user(parse_id(user), email=parse_text(user, "primaryEmail"), name=_name(user))
             user_ids.append(parse_id(user))
         async for group in _listed(api, f"{ROOT}/groups", {"customer": "my_customer", "maxResults": 200}, "groups"):
-            builder.group(parse_id(group), name=parse_text(group, "email"), email=parse_text(group, "email"))
+            builder.add_group(parse_id(group), name=parse_text(group, "email"), email=parse_text(group, "email"))
             if group.get("directMembersCount") not in ("0", 0):
                 with_members.append(parse_id(group))
 
@@ -90,12 +90,12 @@ def _add(builder: DirectoryBuilder, group: str, member: Any, user_ids: list[str]
     id = parse_id(member)
     kind = member.get("type")
     if kind == "GROUP":
-        builder.nested(id, group)
+        builder.add_nested(id, group)
     elif kind == "CUSTOMER":
-        builder.members(group, user_ids)
+        builder.add_members(group, user_ids)
     elif kind == "USER":
-        builder.user(id, email=parse_text(member, "email"))
-        builder.members(group, (id,))
+        builder.add_user(id, email=parse_text(member, "email"))
+        builder.add_members(group, (id,))
     elif not isinstance(kind, str):
         raise DirectoryError("a member of a group has no type")
 

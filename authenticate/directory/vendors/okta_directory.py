@@ -40,7 +40,7 @@ class OktaDirectory(Vendor):
         changed: dict[str, str] = {}
         async for group in _listed(api, "/api/v1/groups"):
             id, stamp = parse_id(group), parse_text(group, "lastMembershipUpdated")
-            builder.group(id, name=_profile(group, "name"))
+            builder.add_group(id, name=_profile(group, "name"))
             if stamp and id in before.members and before.members[id][0] == stamp:
                 known.members[id] = before.members[id]
             else:
@@ -52,9 +52,9 @@ class OktaDirectory(Vendor):
 
         await gather_limited(changed, read_members, CONCURRENCY)
         async for user in _listed(api, "/api/v1/users"):
-            builder.user(parse_id(user), email=_profile(user, "email"), name=_name(user))
+            builder.add_user(parse_id(user), email=_profile(user, "email"), name=_name(user))
         for id, (_, members) in known.members.items():
-            builder.members(id, members)
+            builder.add_members(id, members)
         snapshot = await self.build_snapshot(builder)
         self._known = known
         return snapshot

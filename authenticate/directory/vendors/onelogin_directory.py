@@ -39,11 +39,11 @@ class OneLoginDirectory(Vendor):
     async def fetch(self, api: DirectoryApi) -> DirectorySnapshot:
         builder = DirectoryBuilder()
         async for group in _listed(api, "/api/1/groups"):
-            builder.group(parse_id(group), name=parse_text(group, "name"))
+            builder.add_group(parse_id(group), name=parse_text(group, "name"))
         async for user in _listed(api, "/api/1/users"):
-            builder.user(parse_id(user), email=parse_text(user, "email"), name=_name(user))
+            builder.add_user(parse_id(user), email=parse_text(user, "email"), name=_name(user))
             if user.get("group_id") is not None:
-                builder.members(parse_id(user, "group_id"), (parse_id(user),))
+                builder.add_members(parse_id(user, "group_id"), (parse_id(user),))
         return await self.build_snapshot(builder)
 
     async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryMember | None:

@@ -60,18 +60,18 @@ class DirectoryBuilder:
     def user_ids(self) -> Iterable[str]:
         return self._users.keys()
 
-    def user(self, id: str, *, email: str = "", name: str = "") -> None:
+    def add_user(self, id: str, *, email: str = "", name: str = "") -> None:
         known_email, known_name = self._users.get(id, ("", ""))
         self._users[id] = (email or known_email, name or known_name)
         if len(self._users) > MAX_USERS:
             raise DirectoryError(f"the directory has more than {MAX_USERS:,} users")
 
-    def group(self, id: str, *, name: str = "", email: str = "") -> None:
+    def add_group(self, id: str, *, name: str = "", email: str = "") -> None:
         self._groups[id] = (name, email)
         if len(self._groups) > MAX_GROUPS:
             raise DirectoryError(f"the directory has more than {MAX_GROUPS:,} groups")
 
-    def members(self, group: str, users: Iterable[str]) -> None:
+    def add_members(self, group: str, users: Iterable[str]) -> None:
         listed = self._members[group]
         before = len(listed)
         listed.extend(self._ids.setdefault(user, user) for user in users)
@@ -79,7 +79,7 @@ class DirectoryBuilder:
         if self._memberships > MAX_MEMBERSHIPS:
             raise DirectoryError(f"the directory has more than {MAX_MEMBERSHIPS:,} memberships")
 
-    def nested(self, child: str, parent: str) -> None:
+    def add_nested(self, child: str, parent: str) -> None:
         """Make the members of `child` members of `parent` as well."""
         self._parents[child].add(parent)
 

@@ -32,8 +32,8 @@ def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Conversi
     """Convert the configuration. `new_secret` returns 32 random bytes."""
     converted = Conversion(AUTHELIA)
     rules = read_rules(foreign)
-    _top(converted.top, foreign, new_secret)
-    _shared_notes(converted.top, rules)
+    _convert_top_level(converted.top, foreign, new_secret)
+    _add_shared_notes(converted.top, rules)
     for host in _hosts(rules):
         converted.routes.append(_route(host, rules))
         converted.tests += generate_tests(host, rules)
@@ -44,7 +44,7 @@ def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Conversi
     return converted
 
 
-def _top(top: ConvertedSection, foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> None:
+def _convert_top_level(top: ConvertedSection, foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> None:
     domain, portal = _cookie(foreign.values)
     about_client = "a client of authorization_policy two_factor where a rule asks for two factors"
     write_preamble(top, domain, portal, "Authelia as OpenID Connect provider (identity_providers.oidc)", about_client, new_secret)
@@ -65,7 +65,7 @@ def _cookie(values: dict[str, Any]) -> tuple[str, str]:
     return domain, portal if parts.scheme == "https" and parts.hostname else f"https://auth.{domain}"
 
 
-def _shared_notes(top: ConvertedSection, rules: tuple[AutheliaRule, ...]) -> None:
+def _add_shared_notes(top: ConvertedSection, rules: tuple[AutheliaRule, ...]) -> None:
     top.note(
         "NEW",
         f"Authelia has no upstreams: replace {NO_UPSTREAM} in each `to` with yours. With forward auth none is needed",

@@ -79,7 +79,7 @@ def _route(converted: Conversion, provider: AuthentikEntry, entries: AuthentikEn
     route.set(provider.source, "from", f"https://{url.netloc}", check=text)
     if url.path.strip("/"):
         route.set(None, "prefix", url.path)
-    _upstream(route, attrs, mode)
+    _convert_upstream(route, attrs, mode)
     route.set(None, "allow_websockets", True)
     route.set(None, "pass_identity_headers", True)
     for key, why in _LOST.items():
@@ -95,7 +95,7 @@ def _route(converted: Conversion, provider: AuthentikEntry, entries: AuthentikEn
     return route
 
 
-def _upstream(route: ConvertedSection, attrs: dict[str, Any], mode: str) -> None:
+def _convert_upstream(route: ConvertedSection, attrs: dict[str, Any], mode: str) -> None:
     if mode == "proxy" and attrs.get("internal_host"):
         route.set(None, "to", str(attrs["internal_host"]).rstrip("/"))
         if attrs.get("internal_host_ssl_validation") is False:

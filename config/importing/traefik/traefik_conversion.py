@@ -75,18 +75,18 @@ def _route(router: TraefikObject, part: RuleBranch, labels: TraefikLabels) -> Co
     route.set(router.source, "from", f"https://{part.host}")
     if part.path not in ("", "/") or not part.is_prefix:
         route.set(None, "prefix" if part.is_prefix else "path", part.path)
-    _upstream(route, router, labels)
+    _convert_upstream(route, router, labels)
     route.set(None, "preserve_host_header", True)
     route.set(None, "allow_websockets", True)
     route.set(None, "pass_identity_headers", True)
     route.has_dropped_restrictions = bool(part.unsupported)
     for matcher in part.unsupported:
         route.note("CHECK", f"{router.source}: {matcher} has no counterpart, so this route matches more requests than the router")
-    _middlewares(route, router, part, labels)
+    _convert_middlewares(route, router, part, labels)
     return route
 
 
-def _upstream(route: ConvertedSection, router: TraefikObject, labels: TraefikLabels) -> None:
+def _convert_upstream(route: ConvertedSection, router: TraefikObject, labels: TraefikLabels) -> None:
     named = router.options.get("service", "")
     same_container = [service for service in labels.services.values() if service.container == router.container]
     service = labels.services.get(named.partition("@")[0]) if named else same_container[0] if len(same_container) == 1 else None
@@ -97,7 +97,7 @@ def _upstream(route: ConvertedSection, router: TraefikObject, labels: TraefikLab
     route.set(None, "to", f"{scheme}://{container}{':' + port if port.isdigit() else ''}", new=note_text)
 
 
-def _middlewares(route: ConvertedSection, router: TraefikObject, part: RuleBranch, labels: TraefikLabels) -> None:
+def _convert_middlewares(route: ConvertedSection, router: TraefikObject, part: RuleBranch, labels: TraefikLabels) -> None:
     auth_urls = []
     for name in _named(router.options.get("middlewares", ""), labels):
         middleware = labels.middlewares.get(name.partition("@")[0])

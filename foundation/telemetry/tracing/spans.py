@@ -66,7 +66,7 @@ class Span:
     def set_attributes(self, attributes: Attributes) -> None:
         self._inner.set_attributes(attributes)
 
-    def name(self, name: str) -> None:
+    def set_name(self, name: str) -> None:
         self._inner.update_name(name)
 
     def set_error(self, kind: str) -> None:
@@ -112,7 +112,7 @@ class _NoSpan:
     def set_attributes(self, attributes: Attributes) -> None:
         """Do nothing. Callers check `if span:` if the attributes are expensive to build."""
 
-    def name(self, name: str) -> None:
+    def set_name(self, name: str) -> None:
         pass
 
     def set_error(self, kind: str) -> None:

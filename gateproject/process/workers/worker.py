@@ -45,7 +45,7 @@ class WorkerPeers(NoPeers):
     async def start(self, runtime: Runtime, start_parts: Callable[[], Awaitable[None]]) -> None:
         loop = asyncio.get_running_loop()
         terminate_when_closed(self.worker.life, loop)
-        detect_suspension(loop, runtime.databroker.replica.doubt)
+        detect_suspension(loop, runtime.databroker.replica.invalidate)
         await start_parts()
 
     def on_ready(self, runtime: Runtime) -> None:

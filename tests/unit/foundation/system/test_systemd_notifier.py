@@ -29,39 +29,39 @@ def heard(request, monkeypatch, tmp_path) -> Iterator[Callable[[], list[str]]]:
 def test_who_is_not_asked_tells_nobody(monkeypatch):
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     assert not manager().is_enabled
-    SystemdNotifier(lambda: pytest.fail("without a socket")).ready()
+    SystemdNotifier(lambda: pytest.fail("without a socket")).notify_ready()
 
 
 def test_a_manager_that_is_gone_is_no_failure(monkeypatch, tmp_path):
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
-    manager().stopping()
+    manager().notify_stopping()
 
 
 def test_a_life_is_told_with_its_status(heard):
     told = manager()
     assert told.is_enabled
     status = "STATUS=ready; provider: degraded"
-    told.ready()
+    told.notify_ready()
     assert heard() == ["READY=1", status]
     earliest = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
-    told.reloading()
+    told.notify_reloading()
     begun, at, said = heard()
     assert (begun, said) == ("RELOADING=1", status)
     assert earliest <= int(at.removeprefix("MONOTONIC_USEC=")) <= time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
-    told.reloaded()
+    told.notify_reloaded()
     assert heard() == ["READY=1", status]
-    told.stopping()
+    told.notify_stopping()
     assert heard() == ["STOPPING=1", status]
 
 
 def test_a_reload_ends_neither_a_start_nor_a_stop(heard):
     told = manager()
-    told.reloading()
-    told.reloaded()
-    told.ready()
-    told.stopping()
-    told.reloading()
-    told.reloaded()
+    told.notify_reloading()
+    told.notify_reloaded()
+    told.notify_ready()
+    told.notify_stopping()
+    told.notify_reloading()
+    told.notify_reloaded()
     assert [heard()[0], heard()[0]] == ["READY=1", "STOPPING=1"]
     with pytest.raises(BlockingIOError):
         heard()

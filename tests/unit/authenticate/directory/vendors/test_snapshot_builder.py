@@ -47,7 +47,7 @@ def test_a_group_that_nobody_listed_is_no_group() -> None:
     described = DirectoryBuilder()
     described.user("u")
     described.group("g")
-    described.nested("g", "unlisted")
+    described.add_nested("g", "unlisted")
     described.members("unlisted", ["u"])
     described.members("g", ["u", "u", "unlisted user"])
     snapshot = described.snapshot("okta", "https://corp.okta.com")

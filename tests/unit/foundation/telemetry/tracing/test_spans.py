@@ -68,7 +68,7 @@ def test_no_span_is_nothing_and_takes_everything() -> None:
     with span("authorize") as nothing:
         assert not nothing
         nothing.set_attributes({"a": 1})
-        nothing.name("b")
+        nothing.set_name("b")
         nothing.set_error("c")
         assert nothing.traceparent == ""
         assert nothing.with_trace_headers([(b"traceparent", b"x")]) == [(b"traceparent", b"x")]
