@@ -75,7 +75,7 @@ class ProviderDirectory:
             self._task.cancel()
             await asyncio.wait({self._task})
         if self._source is not None and grace:
-            spawn(run_later(grace, self._source.close), name="end of the directory's connections")
+            spawn(_run_later(grace, self._source.close), name="end of the directory's connections")
         elif self._source is not None:
             await self._source.close()
 
@@ -130,7 +130,7 @@ class ProviderDirectory:
         await self._scoped_broker.put(type, value.id, value.to_data(), only_if_version=version)
 
 
-async def run_later(seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+async def _run_later(seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     await asyncio.sleep(seconds)
     await work()
 

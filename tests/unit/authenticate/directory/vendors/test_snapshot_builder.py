@@ -45,11 +45,11 @@ def test_a_deep_chain_of_groups_is_climbed_and_a_circle_ends() -> None:
 
 def test_a_group_that_nobody_listed_is_no_group() -> None:
     described = DirectoryBuilder()
-    described.user("u")
-    described.group("g")
+    described.add_user("u")
+    described.add_group("g")
     described.add_nested("g", "unlisted")
-    described.members("unlisted", ["u"])
-    described.members("g", ["u", "u", "unlisted user"])
+    described.add_members("unlisted", ["u"])
+    described.add_members("g", ["u", "u", "unlisted user"])
     snapshot = described.snapshot("okta", "https://corp.okta.com")
     assert {each.issuer for each in (*snapshot.users.values(), *snapshot.groups.values())} == {snapshot.issuer} == {"https://corp.okta.com"}
     assert {user.id: user.group_ids for user in snapshot.users.values()} == {"okta/u": ("g",)}
