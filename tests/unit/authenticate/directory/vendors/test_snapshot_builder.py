@@ -59,9 +59,9 @@ def test_a_group_that_nobody_listed_is_no_group() -> None:
 @pytest.mark.parametrize(
     ("name", "fill"),
     [
-        ("MAX_USERS", lambda it, number: it.user(str(number))),
-        ("MAX_GROUPS", lambda it, number: it.group(str(number))),
-        ("MAX_MEMBERSHIPS", lambda it, number: it.members("g", [str(number)])),
+        ("MAX_USERS", lambda it, number: it.add_user(str(number))),
+        ("MAX_GROUPS", lambda it, number: it.add_group(str(number))),
+        ("MAX_MEMBERSHIPS", lambda it, number: it.add_members("g", [str(number)])),
     ],
 )
 def test_what_is_held_has_a_bound(monkeypatch: pytest.MonkeyPatch, name: str, fill) -> None:
