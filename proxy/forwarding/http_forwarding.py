@@ -67,20 +67,20 @@ async def forward(
     send: Send,
     response_headers: ResponseRule,
     handle: StreamHandle,
-    switch: UpgradeHandler | None = None,
-    line: "DeferredWatches | None" = None,
+    on_upgrade: UpgradeHandler | None = None,
+    deferred: "DeferredWatches | None" = None,
 ) -> ForwardResult:
     """Forward one request.  UpstreamError, UpstreamTimeout, AccessRevoked only while nothing has been sent; later, the response breaks."""
     result = ForwardResult()
-    watch = DisconnectWatch(receive, request.timeout, line or DeferredWatches())
+    watch = DisconnectWatch(receive, request.timeout, deferred or DeferredWatches())
     handle.cancel = watch.revoke
     try:
         if not request.has_body:
             watch.start_deferred()
         exchange, status, headers = await _send_request(request, client, watch)
-        if status == SWITCHING_PROTOCOLS and switch is not None:
+        if status == SWITCHING_PROTOCOLS and on_upgrade is not None:
             watch.stop()
-            await switch(exchange, headers, handle, result)
+            await on_upgrade(exchange, headers, handle, result)
         else:
             if request.is_default_timeout and _is_event_stream(headers):
                 watch.disable_timeout()
@@ -117,15 +117,15 @@ async def _send_request(
             watch.pause_upload()
         if request.statistics is not None:
             request.statistics.retries += 1
-        return await _send_once(request, client, watch, is_fresh=True)
+        return await _send_once(request, client, watch, force_new=True)
 
 
 async def _send_once(
-    request: OutgoingRequest, client: UpstreamClient, watch: "DisconnectWatch", *, is_fresh: bool = False
+    request: OutgoingRequest, client: UpstreamClient, watch: "DisconnectWatch", *, force_new: bool = False
 ) -> tuple[UpstreamExchange, int, Sequence[Header]]:
     if watch.exchange is not None:
         watch.exchange.close()
-    exchange = watch.exchange = await client.open(request, force_new=is_fresh)
+    exchange = watch.exchange = await client.open(request, force_new=force_new)
     if request.has_body:
         watch.start_upload()
     return exchange, *await exchange.response()
@@ -137,10 +137,10 @@ async def _stream_response(exchange: UpstreamExchange, send: Send, status: int, 
     except ValueError as error:
         raise UpstreamError("the upstream sent headers that can't be forwarded") from error
     result.status = status
-    is_more = True
-    while is_more:
-        chunk, is_more = await exchange.read()
-        await send({"type": "http.response.body", "body": chunk, "more_body": is_more})
+    more_body = True
+    while more_body:
+        chunk, more_body = await exchange.read()
+        await send({"type": "http.response.body", "body": chunk, "more_body": more_body})
         result.bytes_sent += len(chunk)
 
 
@@ -195,7 +195,7 @@ class DisconnectWatch:
 
     __slots__ = (
         "_deadline",
-        "_line",
+        "_deferred",
         "_loop",
         "_reader",
         "_reason",
@@ -207,13 +207,13 @@ class DisconnectWatch:
         "upload_started",
     )  # fmt: skip
 
-    def __init__(self, receive: Receive, timeout: float | None, line: DeferredWatches):
+    def __init__(self, receive: Receive, timeout: float | None, deferred: DeferredWatches):
         self._loop = asyncio.get_running_loop()
         self._task = cast("asyncio.Task[object]", asyncio.current_task(self._loop))
         self._receive = receive
         self._timeout = timeout
         self._deadline: float | None = None
-        self._line = line
+        self._deferred = deferred
         self._timer: asyncio.TimerHandle | None = None
         self._reader: asyncio.Task[None] | None = None
         self._reason: TerminationReason | None = None
@@ -227,7 +227,7 @@ class DisconnectWatch:
             if self._timeout <= WATCH_DELAY:
                 self._arm(self._deadline)
                 return
-        self._line.add(self, self._loop)
+        self._deferred.add(self, self._loop)
 
     def start(self) -> None:
         """Begin to look, in earnest."""
@@ -250,7 +250,7 @@ class DisconnectWatch:
         self._timeout = self._deadline = None
         self._disarm()
         if self._reader is None:
-            self._line.discard(self)
+            self._deferred.discard(self)
             self.start()
 
     def cancellation_reason(self) -> TerminationReason:
@@ -260,7 +260,7 @@ class DisconnectWatch:
         return self._reason
 
     def stop(self) -> None:
-        self._line.discard(self)
+        self._deferred.discard(self)
         self._disarm()
         if self._reader is not None:
             self._reader.cancel()
@@ -278,9 +278,9 @@ class DisconnectWatch:
             self._timer.cancel()
             self._timer = None
 
-    def _end(self, ending: TerminationReason) -> None:
+    def _end(self, reason: TerminationReason) -> None:
         if self._reason is None:
-            self._reason = ending
+            self._reason = reason
             self._task.cancel()
 
     async def _await_disconnect(self) -> None:

@@ -9,9 +9,9 @@ class IdleTimer:
 
     __slots__ = ("_idle_since", "_is_blocked", "_loop", "_on_idle", "_timeout", "_timer")
 
-    def __init__(self, most: float | None, is_hindered: Callable[[], bool], cut: Callable[[], None]) -> None:
+    def __init__(self, timeout: float | None, is_blocked: Callable[[], bool], on_idle: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._timeout, self._is_blocked, self._on_idle = most, is_hindered, cut
+        self._timeout, self._is_blocked, self._on_idle = timeout, is_blocked, on_idle
         self._idle_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -28,11 +28,11 @@ class IdleTimer:
         """Note activity; called with each piece, so it only looks at the clock; the timer does the rest."""
         self._idle_since = self._loop.time()
 
-    def _on_timer(self, most: float) -> None:
+    def _on_timer(self, timeout: float) -> None:
         if self._is_blocked():
             self.touch()
-        left = self._idle_since + most - self._loop.time()
-        if left <= 0:
+        remaining = self._idle_since + timeout - self._loop.time()
+        if remaining <= 0:
             self._on_idle()
         else:
-            self._timer = self._loop.call_later(left, self._on_timer, most)
+            self._timer = self._loop.call_later(remaining, self._on_timer, timeout)

@@ -40,13 +40,13 @@ async def tunnel_tcp(
 
     Raises UpstreamError or AccessRevoked only while nothing has been sent.
     """
-    tunnel, result = ByteTunnel(half_closes=True, client_half_closes=client_half_closes, silence=limits.idle_timeout), ForwardResult()
+    tunnel, result = ByteTunnel(half_closes=True, client_half_closes=client_half_closes, idle_timeout=limits.idle_timeout), ForwardResult()
     watch = DisconnectWatch(receive, None, DeferredWatches())
     handle.cancel = watch.revoke
     watch.start_deferred()
     try:
         await dial(tunnel.upstream)
-        tunnel.client.connection, sent_ahead = take_over(headers, tunnel.client)
+        tunnel.client.connection, client_prefix = take_over(headers, tunnel.client)
         result.status = 200
     except asyncio.CancelledError:
         result.termination = watch.cancellation_reason()
@@ -61,7 +61,7 @@ async def tunnel_tcp(
         if result.status is None and tunnel.upstream.is_connected:
             tunnel.upstream.connection.abort()
     with metrics.tunnels.labels(name).track_inprogress():
-        await run_tunnel(tunnel, sent_ahead, b"", limits.lifetime, handle, result)
+        await run_tunnel(tunnel, client_prefix, b"", limits.lifetime, handle, result)
     metrics.tunnel_bytes.labels(name, "up").inc(result.bytes_received or 0)
     metrics.tunnel_bytes.labels(name, "down").inc(result.bytes_sent)
     return result

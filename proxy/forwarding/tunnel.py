@@ -48,7 +48,7 @@ class TunnelSide(asyncio.Protocol):
         self.bytes_read = 0
         self.has_sent_eof = False  # it says nothing more, and may still listen
         self._pause_reasons = 0
-        self._stalled: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
 
     @property
     def is_connected(self) -> bool:
@@ -57,10 +57,10 @@ class TunnelSide(asyncio.Protocol):
     @property
     def is_congested(self) -> bool:
         """Whether this end does not read what it is sent."""
-        return self._stalled is not None
+        return self._stall_timer is not None
 
     def pause_writing(self) -> None:
-        self._stalled = asyncio.get_running_loop().call_later(STALL_TIMEOUT, self.connection.abort)
+        self._stall_timer = asyncio.get_running_loop().call_later(STALL_TIMEOUT, self.connection.abort)
         self.peer.pause(CONGESTED)
 
     def resume_writing(self) -> None:
@@ -75,9 +75,9 @@ class TunnelSide(asyncio.Protocol):
         self.connection.close()
 
     def _cancel_stall_timer(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
 
     def pause(self, reason: int) -> None:
         """Stop reading, until every reason for it is released."""
@@ -156,11 +156,13 @@ class ByteTunnel(Tunnel):
     `silence` is how long neither end may say anything, in seconds, None for ever.
     """
 
-    def __init__(self, *, half_closes: bool = False, client_half_closes: bool = True, silence: float | None = None) -> None:
-        super().__init__(_BytesSide(self, may_end_first=half_closes and client_half_closes), _BytesSide(self, may_end_first=half_closes))
+    def __init__(self, *, half_closes: bool = False, client_half_closes: bool = True, idle_timeout: float | None = None) -> None:
+        super().__init__(
+            _BytesSide(self, allow_half_close=half_closes and client_half_closes), _BytesSide(self, allow_half_close=half_closes)
+        )
         self.half_closes = half_closes
         self.is_started = False
-        self.idle_timer = IdleTimer(silence, self._is_hindered, partial(self.abort, TerminationReason.IDLE_TIMEOUT))
+        self.idle_timer = IdleTimer(idle_timeout, self._is_blocked, partial(self.abort, TerminationReason.IDLE_TIMEOUT))
 
     def revoke(self) -> None:
         self.abort(TerminationReason.ACCESS_ENDED)
@@ -178,7 +180,7 @@ class ByteTunnel(Tunnel):
         self.idle_timer.stop()
         super().stop()
 
-    def _is_hindered(self) -> bool:
+    def _is_blocked(self) -> bool:
         """Who may say nothing more is not silent; who takes nothing for too long is cut for that."""
         return self.client.is_congested or self.upstream.is_congested
 
@@ -188,9 +190,9 @@ class ByteTunnel(Tunnel):
         else:
             self.abort(TerminationReason.SHUTDOWN)
 
-    def abort(self, ending: TerminationReason) -> None:
+    def abort(self, reason: TerminationReason) -> None:
         """End at once: no byte passes any more."""
-        self._end(ending)
+        self._end(reason)
         for side in (self.client, self.upstream):
             side.connection.abort()
 
@@ -212,19 +214,19 @@ class ByteTunnel(Tunnel):
         if self.client.has_sent_eof and self.upstream.has_sent_eof:
             self._end(TerminationReason.COMPLETE)
 
-    def _end(self, ending: TerminationReason) -> None:
+    def _end(self, reason: TerminationReason) -> None:
         if not self.closed.done():
-            self.termination = ending
+            self.termination = reason
             self._finish()
 
 
 class _BytesSide(TunnelSide):
-    __slots__ = ("_may_end_first", "_tunnel")
+    __slots__ = ("_allow_half_close", "_tunnel")
 
-    def __init__(self, tunnel: ByteTunnel, *, may_end_first: bool):
+    def __init__(self, tunnel: ByteTunnel, *, allow_half_close: bool):
         super().__init__()
         self._tunnel = tunnel
-        self._may_end_first = may_end_first
+        self._allow_half_close = allow_half_close
 
     def connection_made(self, transport: Any) -> None:
         """Connection made, for who dials: nothing is read before the other end is there."""
@@ -239,7 +241,7 @@ class _BytesSide(TunnelSide):
 
     def eof_received(self) -> bool:
         """Half-close of the peer.  True: it has said everything, and still listens."""
-        if not self._may_end_first or self._tunnel.closed.done():
+        if not self._allow_half_close or self._tunnel.closed.done():
             return False
         self.has_sent_eof = True
         if not self.peer.is_congested:
@@ -263,12 +265,12 @@ class _BytesSide(TunnelSide):
 
 
 async def run_tunnel(
-    tunnel: Tunnel, sent_ahead: bytes, answered_ahead: bytes, timeout: float | None, handle: StreamHandle, result: ForwardResult
+    tunnel: Tunnel, client_prefix: bytes, upstream_prefix: bytes, timeout: float | None, handle: StreamHandle, result: ForwardResult
 ) -> None:
     """Carry until the end, which the handle may bring; `result` tells of it.  `timeout` is in seconds from now, None for none."""
     handle.cancel = tunnel.revoke
     try:
-        tunnel.start(sent_ahead, answered_ahead, timeout)
+        tunnel.start(client_prefix, upstream_prefix, timeout)
         await tunnel.closed
     finally:
         tunnel.stop()

@@ -17,13 +17,13 @@ _FORWARDED = re.compile(rb"%s(?:[;,]%s)*" % (_PAIR, _PAIR))
 _EACH_PAIR = re.compile(_PAIR)
 
 
-def _build(known: tuple[str, str, bytes, tuple[Header, ...], bool, TrustedPeers | None]) -> tuple[Header, ...]:
+def _build(key: tuple[str, str, bytes, tuple[Header, ...], bool, TrustedPeers | None]) -> tuple[Header, ...]:
     """Forwarding headers for (peer, scheme, Host, a trusted peer's forwarding headers, whether to append the peer, trusted peers)."""
-    peer, connection_scheme, connection_host, given_headers, append, trusted = known
-    given: dict[bytes, list[bytes]] = {}
-    for name, value in given_headers:
-        given.setdefault(name, []).append(value)
-    values = _from_forwarded(given[b"forwarded"]) if given.keys() == {b"forwarded"} else given
+    peer, connection_scheme, connection_host, trusted_headers, append, trusted = key
+    by_name: dict[bytes, list[bytes]] = {}
+    for name, value in trusted_headers:
+        by_name.setdefault(name, []).append(value)
+    values = _from_forwarded(by_name[b"forwarded"]) if by_name.keys() == {b"forwarded"} else by_name
     chain = [hop for hop in values.get(b"x-forwarded-for", []) if hop] or _real_ip(values)
     client = peer if trusted is None else last_untrusted(peer, forwarded_hops(b",".join(chain).decode("latin-1")), trusted)
     scheme = _last(values, b"x-forwarded-proto").lower()
@@ -37,7 +37,7 @@ def _build(known: tuple[str, str, bytes, tuple[Header, ...], bool, TrustedPeers 
         b"x-forwarded-host": host,
         b"x-forwarded-port": port,
         b"x-real-ip": client.encode(),
-        b"forwarded": _forwarded(client, scheme, host, port) if append or b"forwarded" in given else b"",
+        b"forwarded": _forwarded(client, scheme, host, port) if append or b"forwarded" in by_name else b"",
     }
     return tuple((name, value) for name, value in headers.items() if value)
 
@@ -59,22 +59,22 @@ def _last(values: dict[bytes, list[bytes]], name: bytes) -> bytes:
 def _from_forwarded(values: Sequence[bytes]) -> dict[bytes, list[bytes]]:
     """The X-Forwarded-* headers that `Forwarded` stands for (RFC 7239 7.4); none where it is malformed."""
     value = b",".join(values)
-    found: dict[bytes, list[bytes]] = {}
+    by_name: dict[bytes, list[bytes]] = {}
     if _FORWARDED.fullmatch(value):
         for name, quoted, token in _EACH_PAIR.findall(value):
-            found.setdefault(b"x-forwarded-" + name.lower(), []).append(quoted or token)
-    hops = forwarded_hops(b",".join(found.get(b"x-forwarded-for", [])).decode("latin-1"))
-    return found | {b"x-forwarded-for": [hop.encode("latin-1") for hop in hops]}
+            by_name.setdefault(b"x-forwarded-" + name.lower(), []).append(quoted or token)
+    hops = forwarded_hops(b",".join(by_name.get(b"x-forwarded-for", [])).decode("latin-1"))
+    return by_name | {b"x-forwarded-for": [hop.encode("latin-1") for hop in hops]}
 
 
-def _port(scheme: bytes, host: bytes, given: bytes) -> bytes:
+def _port(scheme: bytes, host: bytes, forwarded_port: bytes) -> bytes:
     """The host's own port; else the one that was sent, unless it is the default port of the other scheme; else the scheme's default."""
     _, colon, port = host.rpartition(b":")
     if colon and port.isdigit():
         return port
     default = _DEFAULT_PORTS[scheme]
-    is_possible = given.isdigit() and len(given) <= 5 and given not in {*_DEFAULT_PORTS.values()} - {default}
-    return given if is_possible else default
+    is_possible = forwarded_port.isdigit() and len(forwarded_port) <= 5 and forwarded_port not in {*_DEFAULT_PORTS.values()} - {default}
+    return forwarded_port if is_possible else default
 
 
 def _forwarded(client: str, scheme: bytes, host: bytes, port: bytes) -> bytes:

@@ -49,8 +49,8 @@ def is_reserved_header(folded: bytes) -> bool:
     folded = _DASHES.sub(b"-", folded).strip(b"-")
     if folded in _INTERNAL_NAMES or folded.startswith(_INTERNAL_PREFIXES):
         return True
-    squeezed = folded.replace(b"-", b"")
-    return squeezed in _DASHLESS_NAMES or squeezed in _OVERRIDE_NAMES or squeezed.startswith(_DASHLESS_PREFIXES)
+    without_dashes = folded.replace(b"-", b"")
+    return without_dashes in _DASHLESS_NAMES or without_dashes in _OVERRIDE_NAMES or without_dashes.startswith(_DASHLESS_PREFIXES)
 
 
 def is_override_header(folded: bytes) -> bool:

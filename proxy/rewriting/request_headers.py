@@ -107,17 +107,17 @@ class RequestHeaderRules:
     added: tuple[Header, ...]
 
     @classmethod
-    def build(cls, route: Route, options: Options, told_names: IdentityHeaderNames) -> "RequestHeaderRules":
-        said = ((name, static_value(value)) for name, value in route.set_request_headers.items())
-        added = tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in said if value is not None)
-        names = [*(name.encode("ascii") for name in route.remove_request_headers), *told_names.headers_for(route)]
-        ours = AUTHORIZATION_EQUIVALENTS if sets_authorization(route, options) else frozenset()
+    def build(cls, route: Route, options: Options, identity_header_names: IdentityHeaderNames) -> "RequestHeaderRules":
+        static_headers = ((name, static_value(value)) for name, value in route.set_request_headers.items())
+        added = tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in static_headers if value is not None)
+        names = [*(name.encode("ascii") for name in route.remove_request_headers), *identity_header_names.headers_for(route)]
+        authorization_names = AUTHORIZATION_EQUIVALENTS if sets_authorization(route, options) else frozenset()
         return cls(
             cookies=gate_cookie_filter(options.cookie_name),
             trusted=trusted_peers(options.trusted_proxies),
             append_address=not options.skip_xff_append,
-            replaced=ours.union(fold(name) for name in [*names, *(name for name, _ in added)]),
-            added=tuple(pair for pair in added if _is_settable(fold(pair[0])) and fold(pair[0]) not in ours),
+            replaced=authorization_names.union(fold(name) for name in [*names, *(name for name, _ in added)]),
+            added=tuple(pair for pair in added if _is_settable(fold(pair[0])) and fold(pair[0]) not in authorization_names),
         )
 
     @classmethod
@@ -126,10 +126,10 @@ class RequestHeaderRules:
 
     def remaining_credentials(self, headers: Iterable[Header], withheld: WithheldCredentials) -> Headers:
         """Cookie and Authorization as `for_upstream` leaves them, empty where nothing remains; two Authorizations have no reading."""
-        given = [pair for pair in headers if pair[0] in (b"cookie", b"authorization")]
-        kept, _, _ = self._filter(given, _WITHHELD[withheld])
-        cookie, authorization = ([value for name, value in kept if name == wanted] for wanted in (b"cookie", b"authorization"))
-        is_single = sum(name == b"authorization" for name, _ in given) == 1
+        credentials = [pair for pair in headers if pair[0] in (b"cookie", b"authorization")]
+        remaining, _, _ = self._filter(credentials, _WITHHELD[withheld])
+        cookie, authorization = ([value for name, value in remaining if name == wanted] for wanted in (b"cookie", b"authorization"))
+        is_single = sum(name == b"authorization" for name, _ in credentials) == 1
         return [(b"cookie", b"; ".join(cookie)), (b"authorization", authorization[0] if authorization and is_single else b"")]
 
     def for_upstream(
@@ -144,13 +144,15 @@ class RequestHeaderRules:
 
         Connection removes client headers only: it is applied before ours are written.
         """
-        kept, options, forwarded = self._filter(headers, _WITHHELD[withheld])
+        client_headers, options, forwarded = self._filter(headers, _WITHHELD[withheld])
         if options - CONNECTION_OPTIONS:
-            kept = _drop_connection_options(kept, options)
-        believed, trusted = (tuple(forwarded), self.trusted) if forwarded and downstream.address in self.trusted else ((), None)
-        own = FORWARDED_HEADER_CACHE[downstream.address, downstream.scheme, downstream.host, believed, self.append_address, trusted]
-        result = [(b"host", upstream_host), *kept]
-        result += [pair for pair in own if pair[0] not in self.replaced] if self.replaced else own
+            client_headers = _drop_connection_options(client_headers, options)
+        trusted_headers, trusted = (tuple(forwarded), self.trusted) if forwarded and downstream.address in self.trusted else ((), None)
+        forwarding = FORWARDED_HEADER_CACHE[
+            downstream.address, downstream.scheme, downstream.host, trusted_headers, self.append_address, trusted
+        ]
+        result = [(b"host", upstream_host), *client_headers]
+        result += [pair for pair in forwarding if pair[0] not in self.replaced] if self.replaced else forwarding
         result += self.added
         result.append((b"x-request-id", downstream.request_id.encode()))
         result += identity
@@ -158,7 +160,7 @@ class RequestHeaderRules:
 
     def _filter(self, headers: Iterable[Header], withheld: tuple[int, ...]) -> tuple[Headers, set[bytes], Headers]:
         """(the client's own headers, the names that Connection lists, forwarding headers that count only from a trusted peer)."""
-        kept: Headers = []
+        remaining: Headers = []
         options: set[bytes] = set()
         forwarded: Headers = []
         for pair in headers:
@@ -170,10 +172,10 @@ class RequestHeaderRules:
             elif kind in withheld or folded in self.replaced:
                 continue
             elif kind == COOKIE:
-                kept += [(pair[0], value) for value in self.cookies[pair[1]]]
+                remaining += [(pair[0], value) for value in self.cookies[pair[1]]]
             elif kind != AUTHORIZATION or _GATE_CREDENTIALS.search(pair[1]) is None:
-                kept.append(pair)
-        return kept, options, forwarded
+                remaining.append(pair)
+        return remaining, options, forwarded
 
 
 @cache
@@ -182,13 +184,13 @@ def gate_cookie_filter(cookie_name: str) -> MemoCache[bytes, tuple[bytes, ...]]:
 
     Remembered, for all routes: nearly every request of a browser carries the same header as the one before.
     """
-    prefix, is_ours = cookie_name.lower().encode("ascii"), partial(cookies.is_gate_cookie, cookie_name=cookie_name)
+    prefix, is_gate_cookie = cookie_name.lower().encode("ascii"), partial(cookies.is_gate_cookie, cookie_name=cookie_name)
 
-    def without_ours(cookie: bytes) -> tuple[bytes, ...]:
+    def strip(cookie: bytes) -> tuple[bytes, ...]:
         # Every cookie of ours begins with it, in any case.
-        return tuple(cookies.strip_cookies([cookie], is_ours)) if prefix in cookie.lower() else (cookie,)
+        return tuple(cookies.strip_cookies([cookie], is_gate_cookie)) if prefix in cookie.lower() else (cookie,)
 
-    return MemoCache(without_ours, MAX_CACHED_COOKIE_HEADERS, max_key_length=MAX_COOKIE_HEADER_BYTES, max_key_bytes=MAX_COOKIE_CACHE_BYTES)
+    return MemoCache(strip, MAX_CACHED_COOKIE_HEADERS, max_key_length=MAX_COOKIE_HEADER_BYTES, max_key_bytes=MAX_COOKIE_CACHE_BYTES)
 
 
 def _is_settable(folded: bytes) -> bool:
@@ -199,6 +201,6 @@ def _is_settable(folded: bytes) -> bool:
     return not (is_reserved_header(folded) or folded in HOP_BY_HOP or folded in (b"host", b"content-length"))
 
 
-def _drop_connection_options(kept: Headers, options: set[bytes]) -> Headers:
+def _drop_connection_options(headers: Headers, options: set[bytes]) -> Headers:
     """RFC 9110 7.6.1: headers named by Connection go.  Cookie and Authorization are for the end of the path, never for one hop."""
-    return [pair for pair in kept if pair[0].lower() not in options or _HEADER_KINDS[pair[0]][0] in (COOKIE, AUTHORIZATION)]
+    return [pair for pair in headers if pair[0].lower() not in options or _HEADER_KINDS[pair[0]][0] in (COOKIE, AUTHORIZATION)]

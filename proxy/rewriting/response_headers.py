@@ -60,16 +60,16 @@ class ResponseHeaderRules:
     def to_envoy_rules(self) -> bytes:
         """Rules as its script for answers reads them (proxy/envoy/resources/response_filter.lua): `+name=value` for what is
         set, `-name` for what goes, with `&` between them; names and values are percent-encoded."""
-        gone = sorted(self.replaced.difference(name for name, _ in self.added))
-        said = [f"+{quote(name, safe='')}={quote(value, safe='')}" for name, value in self.added]
-        return "&".join([*said, *(f"-{quote(name, safe='')}" for name in gone)]).encode("ascii")
+        removed = sorted(self.replaced.difference(name for name, _ in self.added))
+        set_rules = [f"+{quote(name, safe='')}={quote(value, safe='')}" for name, value in self.added]
+        return "&".join([*set_rules, *(f"-{quote(name, safe='')}" for name in removed)]).encode("ascii")
 
     def filter(self, headers: Iterable[Header]) -> Headers:
         """Response headers.  UpstreamError where a value holds CR, LF, NUL or the like: such a response would be split on the way.
 
         A value with a C1 control is left out: `parse_head` refuses the same value in a request, so its cookie would lock a browser out.
         """
-        kept: Headers = []
+        allowed: Headers = []
         options: set[bytes] = set()
         for raw_name, value in headers:
             if _UNSAFE_VALUE.search(value):
@@ -85,10 +85,10 @@ class ResponseHeaderRules:
             ):
                 continue
             else:
-                kept.append((name, value))
+                allowed.append((name, value))
         if options - CONNECTION_OPTIONS:
-            kept = [pair for pair in kept if pair[0] not in options or pair[0] == b"content-length"]
-        return [*kept, *self.added]
+            allowed = [pair for pair in allowed if pair[0] not in options or pair[0] == b"content-length"]
+        return [*allowed, *self.added]
 
     def _sets_gate_cookie(self, value: bytes) -> bool:
         """Browsers send a cookie without a name back as its bare value, so `=_gate=x` would arrive as ours."""

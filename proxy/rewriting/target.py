@@ -71,20 +71,20 @@ class PathRewrite:
         return joined if self.substitute is None else canonical_path(joined.encode("ascii"))
 
 
-def substitution(pattern: str, written: str) -> Substitute:
+def substitution(pattern: str, replacement: str) -> Substitute:
     """Regex substitution of every match.  The result may have a bounded length only (BadRequest)."""
     import re2  # 2 MiB, for expressions alone
 
-    find, parts = re2.compile(pattern), template(written)
+    regex, parts = re2.compile(pattern), template(replacement)
 
-    def replaced(match: Any) -> str:
+    def expand(match: Any) -> str:
         return "".join(part if isinstance(part, str) else match.group(part) or "" for part in parts)
 
     def substitute(text: str) -> str:
-        made = str(find.sub(replaced, text))
-        if len(made) > _MAX_PATH_CHARS:
+        result = str(regex.sub(expand, text))
+        if len(result) > _MAX_PATH_CHARS:
             raise BadRequest(Message("the rewritten path is too long"))
-        return made
+        return result
 
     return substitute
 
@@ -134,28 +134,28 @@ class HostRewrite:
             return cls(substitute=substitution(route.host_path_regex_rewrite_pattern, route.host_path_regex_rewrite_substitution))
         if route.preserve_host_header:
             return cls()
-        own = {upstream_hostname(upstream.url) for upstream in route.to}
-        return cls(fixed=own.pop()) if len(own) == 1 else cls(uses_upstream_name=True)
+        names = {upstream_hostname(upstream.url) for upstream in route.to}
+        return cls(fixed=names.pop()) if len(names) == 1 else cls(uses_upstream_name=True)
 
     @property
     def depends_on_request(self) -> bool:
         """Whether more of a request than its Host has a say."""
         return self.header is not None or self.substitute is not None
 
-    def apply(self, incoming: bytes, own: bytes | None, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+    def apply(self, request_host: bytes, upstream_name: bytes | None, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
         """Host header.  `own` is the name of the chosen upstream, None where it is an address.  Raises BadRequest for what is no host."""
         if self.fixed is not None:
             return self.fixed
         if self.uses_upstream_name:
-            return incoming if own is None else own
+            return request_host if upstream_name is None else upstream_name
         if self.substitute is not None:
             return _validate_host(self.substitute(path).encode("ascii", "replace"))
         if self.header is None:
-            return incoming
+            return request_host
         values = {value for name, value in headers if name == self.header}
         if len(values) > 1:
             raise BadRequest(Message("the header %(name)s contains more than one host", name=self.header.decode()))
-        return _validate_host(values.pop()) if any(values) else incoming
+        return _validate_host(values.pop()) if any(values) else request_host
 
 
 def upstream_hostname(url: Url) -> bytes | None:
@@ -163,7 +163,7 @@ def upstream_hostname(url: Url) -> bytes | None:
     return None if parse_ip(url.host.strip("[]")) else url.host_port.encode("ascii")
 
 
-def _validate_host(named: bytes) -> bytes:
+def _validate_host(host_header: bytes) -> bytes:
     """The one door for a Host that a client has a say in: what is no host name with an optional port is refused."""
-    host, port = canonical_host(named)
+    host, port = canonical_host(host_header)
     return (host if port is None else f"{host}:{port}").encode("ascii")
