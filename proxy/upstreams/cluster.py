@@ -60,19 +60,19 @@ class ClusterMember:
 
 
 class Cluster:
-    def __init__(self, route: Route, members: tuple[ClusterMember, ...], draw: random.Random, clock: Callable[[], float] = time.monotonic):
+    def __init__(self, route: Route, members: tuple[ClusterMember, ...], rng: random.Random, clock: Callable[[], float] = time.monotonic):
         self.members = members
         self._clock = clock
-        self._detector = None if route.outlier_detection is None else OutlierDetector(route.outlier_detection, draw)
+        self._detector = None if route.outlier_detection is None else OutlierDetector(route.outlier_detection, rng)
         self._has_checks = self._detector is not None or bool(route.health_checks)
-        self._balancer = balancer(route, tuple(member.name for member in members), draw)
+        self._balancer = balancer(route, tuple(member.name for member in members), rng)
         self._all = tuple(range(len(members)))
         self.ejections: Counter[str] = Counter()  # by reason
         self.is_sticky = isinstance(self._balancer, HashTable)
 
-    def choose(self, key: bytes = b"", without: Collection[int] = ()) -> int:
+    def choose(self, key: bytes = b"", excluded: Collection[int] = ()) -> int:
         """Index of the member to ask.  Raises NoHealthyUpstream."""
-        eligible = tuple(index for index in self._all if index not in without) if without else self._all
+        eligible = tuple(index for index in self._all if index not in excluded) if excluded else self._all
         if self._has_checks:
             now = self._clock()
             eligible = tuple(index for index in eligible if self.members[index].state.is_available(now))
@@ -87,8 +87,8 @@ class Cluster:
         if self._detector is None:
             return
         outliers = [member.state.outlier for member in self.members]
-        for out, reason in self._detector.record_response(outliers, index, status, self._clock()):
-            name = self.members[out].name
+        for ejected, reason in self._detector.record_response(outliers, index, status, self._clock()):
+            name = self.members[ejected].name
             metrics.upstream_ejections.labels(name).inc()
             self.ejections[reason] += 1
             log.warning("upstream ejected", upstream=name, reason=reason)
@@ -114,12 +114,12 @@ class Cluster:
 class ClusterSelection:
     """Selection of an upstream of a cluster for one request: `begin` and then `end`, once each."""
 
-    __slots__ = ("_cluster", "_key", "_member", "_other_host", "_tried")
+    __slots__ = ("_cluster", "_key", "_member", "_fallback_host", "_tried")
 
-    def __init__(self, cluster: Cluster, key: bytes, *, other_host: bytes | None = None):
+    def __init__(self, cluster: Cluster, key: bytes, *, fallback_host: bytes | None = None):
         """`other_host`: the Host that is sent is the upstream's own name, or this one where that is an address; None: it is the same
         for all.  Raises NoHealthyUpstream."""
-        self._cluster, self._key, self._other_host = cluster, key, other_host
+        self._cluster, self._key, self._fallback_host = cluster, key, fallback_host
         self._tried: list[int] = [cluster.choose(key)]
         self._member = cluster.members[self._tried[0]]
 
@@ -145,8 +145,8 @@ class ClusterSelection:
         if not self.select_next():
             return False
         request.upstream = self.upstream
-        if self._other_host is not None:
-            request.headers = [(b"host", self.hostname or self._other_host), *request.headers[1:]]
+        if self._fallback_host is not None:
+            request.headers = [(b"host", self.hostname or self._fallback_host), *request.headers[1:]]
         return True
 
     def select_next(self) -> bool:
@@ -170,13 +170,13 @@ class Clusters:
     def __init__(self, routes: Iterable[Route], previous: "Clusters | None" = None):
         self._clusters: dict[str, Cluster] = {}
         self._members: dict[object, ClusterMember] = {}
-        draw = random.Random()  # noqa: S311 - who is asked is no secret
+        rng = random.Random()  # noqa: S311 - who is asked is no secret
         clusters, members = (previous._clusters, previous._members) if previous is not None else ({}, {})
         for route in filter(_needs_cluster, routes):
             key = _cluster_key(route)
             cluster = self._clusters.get(key) or clusters.get(key)
             if cluster is None:
-                cluster = Cluster(route, tuple(self._member(route, position, members) for position in range(len(route.to))), draw)
+                cluster = Cluster(route, tuple(self._member(route, position, members) for position in range(len(route.to))), rng)
             self._clusters[key] = cluster
             self._members |= {_member_key(route, member.upstream): member for member in cluster.members}
 
@@ -187,17 +187,17 @@ class Clusters:
     def members(self) -> Collection[ClusterMember]:
         return self._members.values()
 
-    def _member(self, route: Route, position: int, before: Mapping[object, ClusterMember]) -> ClusterMember:
+    def _member(self, route: Route, position: int, previous: Mapping[object, ClusterMember]) -> ClusterMember:
         upstream = Upstream.build(route, position)
         key = _member_key(route, upstream)
-        known = self._members.get(key) or before.get(key)
-        if known is None:
+        member = self._members.get(key) or previous.get(key)
+        if member is None:
             url = route.to[position].url
             speaks_grpc = upstream.is_ssl() and any(check.grpc_health_check for check in route.health_checks)
             http2 = upstream_tls.client_context(route, "h2") if speaks_grpc else None
-            known = ClusterMember(url.origin, upstream, upstream_hostname(url), route.health_checks, http2)
-        self._members[key] = known
-        return known
+            member = ClusterMember(url.origin, upstream, upstream_hostname(url), route.health_checks, http2)
+        self._members[key] = member
+        return member
 
 
 def _needs_cluster(route: Route) -> bool:

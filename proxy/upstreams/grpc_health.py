@@ -19,9 +19,9 @@ _MAX_RESPONSE_BYTES = 64 * 1024  # bytes of an answer, which has a dozen
 _PREFIX = struct.Struct(">BI")  # compressed or not, length
 
 
-async def check_grpc(upstream: Upstream, context: ssl.SSLContext | None, check: GrpcHealthCheck, seconds: float) -> None:
+async def check_grpc(upstream: Upstream, context: ssl.SSLContext | None, check: GrpcHealthCheck, timeout_seconds: float) -> None:
     """gRPC health check.  Raises Unhealthy unless the answer is SERVING; OSError where there is none, or a step takes over `seconds`."""
-    question = health_pb2.HealthCheckRequest(service=check.service_name).SerializeToString()
+    request = health_pb2.HealthCheckRequest(service=check.service_name).SerializeToString()
     headers = {
         "host": check.authority or upstream.url.raw_authority,
         "content-type": "application/grpc",
@@ -29,13 +29,15 @@ async def check_grpc(upstream: Upstream, context: ssl.SSLContext | None, check: 
         "user-agent": "gate-health-check",
     }
     name = upstream.server_hostname or upstream.host
-    client = httpx.AsyncClient(http1=False, http2=True, verify=True if context is None else context, trust_env=False, timeout=seconds)
+    client = httpx.AsyncClient(
+        http1=False, http2=True, verify=True if context is None else context, trust_env=False, timeout=timeout_seconds
+    )
     url = f"{upstream.url.scheme}://{upstream.url.raw_authority}{METHOD}"
     try:
         async with (
             client,
             client.stream(
-                "POST", url, content=_PREFIX.pack(0, len(question)) + question, headers=headers, extensions={"sni_hostname": name}
+                "POST", url, content=_PREFIX.pack(0, len(request)) + request, headers=headers, extensions={"sni_hostname": name}
             ) as response,
         ):
             await _require_serving(response)
@@ -45,7 +47,7 @@ async def check_grpc(upstream: Upstream, context: ssl.SSLContext | None, check: 
 
 async def _require_serving(response: httpx.Response) -> None:
     if response.status_code != httpx.codes.OK:
-        raise HealthCheckFailed(f"status {response.status_code}", at_once=response.status_code == httpx.codes.SERVICE_UNAVAILABLE)
+        raise HealthCheckFailed(f"status {response.status_code}", immediate=response.status_code == httpx.codes.SERVICE_UNAVAILABLE)
     received = b""
     async for chunk in response.aiter_raw():
         received += chunk
@@ -55,16 +57,16 @@ async def _require_serving(response: httpx.Response) -> None:
         raise HealthCheckFailed(f"grpc-status {response.headers.get('grpc-status', 'missing')}")
     try:
         is_compressed, length = _PREFIX.unpack_from(received)
-        answer = health_pb2.HealthCheckResponse.FromString(received[_PREFIX.size :])
+        message = health_pb2.HealthCheckResponse.FromString(received[_PREFIX.size :])
     except (struct.error, DecodeError):
         raise HealthCheckFailed("its response is not gRPC") from None
     if is_compressed or length != len(received) - _PREFIX.size:
         raise HealthCheckFailed("its response is not gRPC")
-    if answer.status != health_pb2.HealthCheckResponse.SERVING:
-        at_once = answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
-        raise HealthCheckFailed(f"it returned {_name(answer.status)}", at_once=at_once)
+    if message.status != health_pb2.HealthCheckResponse.SERVING:
+        immediate = message.status == health_pb2.HealthCheckResponse.NOT_SERVING
+        raise HealthCheckFailed(f"it returned {_name(message.status)}", immediate=immediate)
 
 
 def _name(status: int) -> str:
-    known = health_pb2.HealthCheckResponse.ServingStatus
-    return known.Name(status) if status in known.values() else str(status)
+    statuses = health_pb2.HealthCheckResponse.ServingStatus
+    return statuses.Name(status) if status in statuses.values() else str(status)

@@ -30,33 +30,33 @@ class HealthState:
     unhealthy_threshold: int
     healthy_threshold: int
     is_healthy: bool = True
-    _in_a_row: int = 0  # results that speak against `is_healthy`
+    _consecutive: int = 0  # results that speak against `is_healthy`
     _is_new: bool = True
 
-    def record(self, *, is_good: bool, at_once: bool = False) -> bool:
+    def record(self, *, success: bool, immediate: bool = False) -> bool:
         """Result of a check; true where it changes `is_healthy`."""
-        threshold = self.healthy_threshold if is_good else self.unhealthy_threshold
-        self._in_a_row = 0 if is_good == self.is_healthy else self._in_a_row + 1
-        is_enough = self._in_a_row >= threshold or (self._in_a_row > 0 and (self._is_new or at_once))
+        threshold = self.healthy_threshold if success else self.unhealthy_threshold
+        self._consecutive = 0 if success == self.is_healthy else self._consecutive + 1
+        changed = self._consecutive >= threshold or (self._consecutive > 0 and (self._is_new or immediate))
         self._is_new = False
-        if is_enough:
-            self.is_healthy, self._in_a_row = is_good, 0
-        return is_enough
+        if changed:
+            self.is_healthy, self._consecutive = success, 0
+        return changed
 
 
 class HealthChecks:
     """Health checker; `use` says whose checks are made from now on; those of an upstream that is still there go on as they are."""
 
-    def __init__(self, client: UpstreamClient, draw: random.Random | None = None):
+    def __init__(self, client: UpstreamClient, rng: random.Random | None = None):
         self._client = client
-        self._draw = draw or random.Random()  # noqa: S311 - so that checks don't come all at once
+        self._rng = rng or random.Random()  # noqa: S311 - so that checks don't come all at once
         self._running: dict[ClusterMember, list[asyncio.Task[None]]] = {}
 
     def update(self, members: Iterable[ClusterMember]) -> None:
-        wanted = {member for member in members if member.checks}
-        for member in self._running.keys() - wanted:
+        checked = {member for member in members if member.checks}
+        for member in self._running.keys() - checked:
             self._stop(member)
-        for member in wanted - self._running.keys():
+        for member in checked - self._running.keys():
             metrics.upstream_healthy.labels(member.name).set(1)
             self._running[member] = [
                 spawn(self._run(member, check, number), name=f"health of {member.name}") for number, check in enumerate(member.checks)
@@ -73,17 +73,17 @@ class HealthChecks:
 
     async def _run(self, member: ClusterMember, check: HealthCheck, number: int) -> None:
         health = HealthState(check.unhealthy_threshold, check.healthy_threshold)
-        await asyncio.sleep(self._draw.random() * check.initial_jitter.total_seconds())
+        await asyncio.sleep(self._rng.random() * check.initial_jitter.total_seconds())
         while True:
-            reason, at_once = await self._check(member, check)
-            if health.record(is_good=not reason, at_once=at_once):
+            reason, immediate = await self._check(member, check)
+            if health.record(success=not reason, immediate=immediate):
                 _publish(member, number, health.is_healthy, reason)
             await asyncio.sleep(self.pause(check, is_healthy=health.is_healthy))
 
     def pause(self, check: HealthCheck, *, is_healthy: bool) -> float:
         interval = check.interval if is_healthy or check.unhealthy_interval is None else check.unhealthy_interval
         jitter = check.interval_jitter.total_seconds() + interval.total_seconds() * check.interval_jitter_percent / 100
-        return interval.total_seconds() + self._draw.random() * jitter
+        return interval.total_seconds() + self._rng.random() * jitter
 
     async def _check(self, member: ClusterMember, check: HealthCheck) -> tuple[str, bool]:
         """(why it failed, "" where it did not; whether that counts at once)."""
@@ -112,20 +112,20 @@ class HealthChecks:
         headers = [(b"host", host.encode("ascii")), (b"user-agent", b"gate-health-check"), (b"accept", b"*/*")]
         request = OutgoingRequest(upstream, "GET", check.path.encode("ascii"), headers)
         try:
-            status = await self._status(request, is_fresh=False)
+            status = await self._status(request, force_new=False)
         except StaleConnection:
-            status = await self._status(request, is_fresh=True)
+            status = await self._status(request, force_new=True)
         expected = [(span.start, span.end) for span in check.expected_statuses] or [(200, 201)]
         if status == _UNAVAILABLE or not any(start <= status < end for start, end in expected):
-            raise HealthCheckFailed(f"status {status}", at_once=status == _UNAVAILABLE)
+            raise HealthCheckFailed(f"status {status}", immediate=status == _UNAVAILABLE)
 
-    async def _status(self, request: OutgoingRequest, *, is_fresh: bool) -> int:
-        exchange = await self._client.open(request, force_new=is_fresh)
+    async def _status(self, request: OutgoingRequest, *, force_new: bool) -> int:
+        exchange = await self._client.open(request, force_new=force_new)
         try:
             status, _ = await exchange.response()
-            received, is_more = 0, True
-            while is_more and received < _MAX_RESPONSE_BYTES:  # so that the connection can be used again
-                chunk, is_more = await exchange.read()
+            received, more_body = 0, True
+            while more_body and received < _MAX_RESPONSE_BYTES:  # so that the connection can be used again
+                chunk, more_body = await exchange.read()
                 received += len(chunk)
             return status
         finally:
@@ -139,25 +139,25 @@ async def _check_tcp(upstream: Upstream, check: TcpHealthCheck) -> None:
     try:
         if check.send is not None:
             writer.write(check.send.text)
-        received, at = b"", 0
+        received, offset = b"", 0
         for part in check.receive:
-            while (found := received.find(part.text, at)) < 0:
+            while (position := received.find(part.text, offset)) < 0:
                 if len(received) > _MAX_RESPONSE_BYTES or not (chunk := await reader.read(_MAX_RESPONSE_BYTES)):
                     raise HealthCheckFailed("unexpected response")
                 received += chunk
-            at = found + len(part.text)
+            offset = position + len(part.text)
     finally:
         writer.transport.abort()
 
 
 def _publish(member: ClusterMember, number: int, is_healthy: bool, reason: str) -> None:
-    standing = member.state
-    before = standing.is_healthy
-    standing.failing = standing.failing - {number} if is_healthy else standing.failing | {number}
-    if standing.is_healthy == before:
+    state = member.state
+    was_healthy = state.is_healthy
+    state.failing = state.failing - {number} if is_healthy else state.failing | {number}
+    if state.is_healthy == was_healthy:
         return
-    metrics.upstream_healthy.labels(member.name).set(int(standing.is_healthy))
-    if standing.is_healthy:
+    metrics.upstream_healthy.labels(member.name).set(int(state.is_healthy))
+    if state.is_healthy:
         log.info("upstream healthy", upstream=member.name)
     else:
         log.warning("upstream unhealthy", upstream=member.name, reason=reason)

@@ -53,11 +53,11 @@ class RoundRobin:
 class LeastRequest:
     """Least request.  Equal weights: the least busy of a few that are drawn.  Others: round robin, where a busy one weighs less."""
 
-    def __init__(self, weights: Sequence[int], settings: LeastRequestSettings, draw: random.Random):
+    def __init__(self, weights: Sequence[int], settings: LeastRequestSettings, rng: random.Random):
         self._weights = weights
         self._choices = settings.choice_count
         self._bias = _exponent(settings.active_request_bias)
-        self._draw = draw
+        self._rng = rng
         self._robin = None if len(set(weights)) == 1 else RoundRobin(weights)
 
     def choose(self, eligible: Eligible, active: Sequence[int], key: bytes) -> int:
@@ -65,18 +65,18 @@ class LeastRequest:
             return self._robin.next_index(
                 eligible, [weight / (1 + busy) ** self._bias for weight, busy in zip(self._weights, active, strict=True)]
             )
-        drawn = self._draw.sample(eligible, min(self._choices, len(eligible)))
-        return min(drawn, key=active.__getitem__)
+        sample = self._rng.sample(eligible, min(self._choices, len(eligible)))
+        return min(sample, key=active.__getitem__)
 
 
 class RandomChoice:
-    def __init__(self, weights: Sequence[int], draw: random.Random):
+    def __init__(self, weights: Sequence[int], rng: random.Random):
         self._weights = weights
-        self._draw = draw
+        self._rng = rng
 
     def choose(self, eligible: Eligible, active: Sequence[int], key: bytes) -> int:
         sums = list(accumulate(self._weights[index] for index in eligible))
-        return eligible[bisect_left(sums, self._draw.randrange(sums[-1]) + 1)]
+        return eligible[bisect_left(sums, self._rng.randrange(sums[-1]) + 1)]
 
 
 class HashTable:
@@ -89,28 +89,28 @@ class HashTable:
         self._owners, self._positions, self._size = owners, positions, size
 
     def choose(self, eligible: Eligible, active: Sequence[int], key: bytes) -> int:
-        place = hash64(key)
-        at = place % len(self._owners) if self._positions is None else bisect_left(self._positions, place) % len(self._owners)
+        point = hash64(key)
+        position = point % len(self._owners) if self._positions is None else bisect_left(self._positions, point) % len(self._owners)
         if len(eligible) == self._size:
-            return self._owners[at]
+            return self._owners[position]
         allowed = frozenset(eligible)
-        while self._owners[at] not in allowed:
-            at = (at + 1) % len(self._owners)
-        return self._owners[at]
+        while self._owners[position] not in allowed:
+            position = (position + 1) % len(self._owners)
+        return self._owners[position]
 
 
 def _exponent(settings: ActiveRequestBias) -> float:
     return float(settings.default_value)
 
 
-def balancer(route: Route, names: tuple[str, ...], draw: random.Random) -> Balancer:
+def balancer(route: Route, names: tuple[str, ...], rng: random.Random) -> Balancer:
     """Balancer of a policy.  `names` tell the upstreams apart; tables are made of them, so that their order does not matter."""
     weights = tuple(upstream.weight for upstream in route.to)
     match route.lb_policy:
         case "LEAST_REQUEST":
-            return LeastRequest(weights, route.least_request_lb_config or LeastRequestSettings.model_validate({}), draw)
+            return LeastRequest(weights, route.least_request_lb_config or LeastRequestSettings.model_validate({}), rng)
         case "RANDOM":
-            return RandomChoice(weights, draw)
+            return RandomChoice(weights, rng)
         case "RING_HASH":
             return _ring(names, weights, route.ring_hash_lb_config or RingHashSettings.model_validate({}))
         case "MAGLEV":
@@ -128,15 +128,15 @@ def _maglev(names: tuple[str, ...], weights: tuple[int, ...], settings: MaglevSe
 
 
 @lru_cache(maxsize=64)  # many routes may lead to the same upstreams
-def ring_hash(names: tuple[str, ...], weights: tuple[int, ...], smallest: int, largest: int) -> HashTable:
+def ring_hash(names: tuple[str, ...], weights: tuple[int, ...], min_size: int, max_size: int) -> HashTable:
     """Ring hash table.  The lightest upstream gets whole points, as shares are then as exact as its size allows; each gets one at least."""
     total, lightest = sum(weights), min(weights)
-    fewest = -(-lightest * smallest // total)  # points of the lightest
-    parts, of = (fewest, lightest) if fewest * total <= largest * lightest else (largest, total)
+    min_points = -(-lightest * min_size // total)  # points of the lightest
+    numerator, denominator = (min_points, lightest) if min_points * total <= max_size * lightest else (max_size, total)
     points = [
         (hash64(b"%d %s" % (number, name.encode())), index)
         for index, name in enumerate(names)
-        for number in range(-(-weights[index] * parts // of))
+        for number in range(-(-weights[index] * numerator // denominator))
     ]
     points.sort(key=lambda point: (point[0], names[point[1]]))
     return HashTable(array("L", [index for _, index in points]), array("Q", [at for at, _ in points]), len(names))
@@ -152,18 +152,18 @@ def maglev(names: tuple[str, ...], weights: tuple[int, ...], size: int) -> HashT
     for index in order:
         name = names[index].encode()
         steps[index] = (hash64(b"offset " + name) % size, hash64(b"skip " + name) % (size - 1) + 1)
-    taken, heaviest, turn, free = dict.fromkeys(order, 0), max(weights), 0, size
-    owed = dict.fromkeys(order, 0)
+    next_entry, heaviest, round_number, free = dict.fromkeys(order, 0), max(weights), 0, size
+    target_weight = dict.fromkeys(order, 0)
     while free:
-        turn += 1
+        round_number += 1
         for index in order:
-            if turn * weights[index] <= owed[index]:
+            if round_number * weights[index] <= target_weight[index]:
                 continue
-            owed[index] += heaviest
+            target_weight[index] += heaviest
             offset, skip = steps[index]
-            while owners[at := (offset + taken[index] * skip) % size] >= 0:
-                taken[index] += 1
-            owners[at] = index
+            while owners[position := (offset + next_entry[index] * skip) % size] >= 0:
+                next_entry[index] += 1
+            owners[position] = index
             free -= 1
             if not free:
                 break

@@ -28,26 +28,26 @@ class OutlierState:
 class OutlierDetector:
     """Outlier detector of one cluster; `answered` gives the reason where that upstream is to be left out from now on."""
 
-    def __init__(self, settings: OutlierDetection, draw: random.Random):
+    def __init__(self, settings: OutlierDetection, rng: random.Random):
         self._settings = settings
-        self._draw = draw
+        self._rng = rng
         self._interval_started_at: float | None = None
 
     def record_response(self, outliers: Sequence[OutlierState], index: int, status: int, now: float) -> list[tuple[int, str]]:
         """Ejections, (index, reason), of those that are out from now on."""
         settings, outlier = self._settings, outliers[index]
-        out = self._on_interval(outliers, now)
+        ejections = self._on_interval(outliers, now)
         outlier.requests += 1
         outlier.failures += status >= 500
         outlier.consecutive_errors = outlier.consecutive_errors + 1 if status >= 500 else 0
         outlier.gateway_failures = outlier.gateway_failures + 1 if status in GATEWAY_FAILURES else 0
         if outlier.consecutive_errors >= settings.consecutive_5xx:
             outlier.consecutive_errors = 0
-            out += self._eject(outliers, index, now, settings.enforcing_consecutive_5xx, "consecutive 5xx")
+            ejections += self._eject(outliers, index, now, settings.enforcing_consecutive_5xx, "consecutive 5xx")
         if outlier.gateway_failures >= settings.consecutive_gateway_failure:
             outlier.gateway_failures = 0
-            out += self._eject(outliers, index, now, settings.enforcing_consecutive_gateway_failure, "consecutive gateway failures")
-        return out
+            ejections += self._eject(outliers, index, now, settings.enforcing_consecutive_gateway_failure, "consecutive gateway failures")
+        return ejections
 
     def _on_interval(self, outliers: Sequence[OutlierState], now: float) -> list[tuple[int, str]]:
         """At the end of an interval: rates are compared, and who did well for its length is forgiven one ejection."""
@@ -56,20 +56,20 @@ class OutlierDetector:
         if now - self._interval_started_at < self._settings.interval.total_seconds():
             return []
         self._interval_started_at = now
-        out = self._success_rate_outliers(outliers, now) + self._failure_percentage_outliers(outliers, now)
+        ejections = self._success_rate_outliers(outliers, now) + self._failure_percentage_outliers(outliers, now)
         for outlier in outliers:
             if not outlier.is_ejected(now):
                 outlier.ejections = max(0, outlier.ejections - 1)
             outlier.requests = outlier.failures = 0
-        return out
+        return ejections
 
     def _success_rate_outliers(self, outliers: Sequence[OutlierState], now: float) -> list[tuple[int, str]]:
         settings = self._settings
         rates = _success_rates(outliers, settings.success_rate_request_volume, now)
         if len(rates) < settings.success_rate_minimum_hosts:
             return []
-        least = statistics.fmean(rates.values()) - statistics.pstdev(rates.values()) * settings.success_rate_stdev_factor / 1000
-        low = [index for index, rate in rates.items() if rate < least]
+        min_rate = statistics.fmean(rates.values()) - statistics.pstdev(rates.values()) * settings.success_rate_stdev_factor / 1000
+        low = [index for index, rate in rates.items() if rate < min_rate]
         return [each for index in low for each in self._eject(outliers, index, now, settings.enforcing_success_rate, "low success rate")]
 
     def _failure_percentage_outliers(self, outliers: Sequence[OutlierState], now: float) -> list[tuple[int, str]]:
@@ -82,13 +82,13 @@ class OutlierDetector:
 
     def _eject(self, outliers: Sequence[OutlierState], index: int, now: float, enforcing: int, reason: str) -> list[tuple[int, str]]:
         settings, outlier = self._settings, outliers[index]
-        out = sum(each.is_ejected(now) for each in outliers)
-        may_be_more = out == 0 or (out + 1) * 100 <= settings.max_ejection_percent * len(outliers)
-        if outlier.is_ejected(now) or not may_be_more or self._draw.random() * 100 >= enforcing:
+        ejected = sum(each.is_ejected(now) for each in outliers)
+        may_eject = ejected == 0 or (ejected + 1) * 100 <= settings.max_ejection_percent * len(outliers)
+        if outlier.is_ejected(now) or not may_eject or self._rng.random() * 100 >= enforcing:
             return []
         outlier.ejections += 1
-        base, most = settings.base_ejection_time.total_seconds(), settings.max_ejection_time.total_seconds()
-        outlier.ejected_until = now + min(base * outlier.ejections, max(base, most))
+        base_seconds, max_seconds = settings.base_ejection_time.total_seconds(), settings.max_ejection_time.total_seconds()
+        outlier.ejected_until = now + min(base_seconds * outlier.ejections, max(base_seconds, max_seconds))
         return [(index, reason)]
 
 

@@ -74,14 +74,14 @@ class RouteStatistics:
         self.requests += 1
         self.active += 1
 
-    def finish(self, status: int | None, seconds: float) -> None:
+    def finish(self, status: int | None, duration_seconds: float) -> None:
         """End of a request.  `status` is the upstream's, or that of the error in its place; None where the client left first."""
         self.active -= 1
         if status is None:
             return
         self.codes[status] += 1
         if status != _SWITCHING_PROTOCOLS:  # hours of a websocket say nothing among durations of requests
-            milliseconds = seconds * 1000
+            milliseconds = duration_seconds * 1000
             self.buckets[bisect_left(BUCKETS, milliseconds)] += 1
             self.milliseconds += milliseconds
 
@@ -178,28 +178,28 @@ class ActiveRouteStatistics:
 
     def families(self, service: str) -> MetricFamilies:
         """Families of text lines; called in any thread."""
-        shown = [
+        labelled = [
             (f'{{service="{escape_label(service)}",envoy_cluster_name="{escape_label(each.label)}"', each) for each in self._statistics
         ]
-        if not shown:
+        if not labelled:
             return {}
         families = {
-            PREFIX + name: MetricFamilyText(kind, help, [f"{PREFIX}{name}{labels}}} {read(each)}" for labels, each in shown])
+            PREFIX + name: MetricFamilyText(kind, help, [f"{PREFIX}{name}{labels}}} {read(each)}" for labels, each in labelled])
             for name, kind, help, read in SCALARS
         }
         for name, kind, help in LABELLED:
             families[PREFIX + name] = MetricFamilyText(kind, help, [])
-        for labels, each in shown:
-            _add_answers(families, labels, each)
-        watched = [(labels, cluster) for labels, each in shown if (cluster := each.cluster) is not None]
-        if watched:
+        for labels, each in labelled:
+            _add_responses(families, labels, each)
+        clusters = [(labels, cluster) for labels, each in labelled if (cluster := each.cluster) is not None]
+        if clusters:
             for name, kind, help, read_cluster in EJECTIONS:
-                lines = [f"{PREFIX}{name}{labels}}} {read_cluster(cluster)}" for labels, cluster in watched]
+                lines = [f"{PREFIX}{name}{labels}}} {read_cluster(cluster)}" for labels, cluster in clusters]
                 families[PREFIX + name] = MetricFamilyText(kind, help, lines)
         return families
 
 
-def _add_answers(families: MetricFamilies, labels: str, statistics: RouteStatistics) -> None:
+def _add_responses(families: MetricFamilies, labels: str, statistics: RouteStatistics) -> None:
     codes = dict(statistics.codes)
     if not codes:
         return

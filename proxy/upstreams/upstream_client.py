@@ -76,11 +76,11 @@ class UpstreamClient:
                     connection = await self._connect(request.upstream)
                 exchange = UpstreamExchange(connection, request, self.upstream_errors, self._idle)
             except _CONNECTION_ERRORS as error:
-                endpoint, fault = request.upstream.endpoint, classify_failure(error)
+                endpoint, failure = request.upstream.endpoint, classify_failure(error)
                 if request.statistics is not None:
                     request.statistics.connect_failures += 1
                 # Where we lack a descriptor no other upstream could be asked either.
-                selection = None if fault is ConnectFailure.FD_EXHAUSTED else request.selection
+                selection = None if failure is ConnectFailure.FD_EXHAUSTED else request.selection
                 if selection is None or not selection.retry_next_member(request):
                     # In no variable: its traceback leads here, and a circle that a reload freezes would keep a whole configuration.
                     raise self.upstream_errors.connect_error(endpoint, error) from error
@@ -94,8 +94,8 @@ class UpstreamClient:
     async def _connect(self, upstream: Upstream) -> Connection:
         if self._connector is None:  # needs the running loop
             self._connector = aiohttp.TCPConnector(limit=0, family=self.family)
-            make = partial(UpstreamConnection, asyncio.get_running_loop())
-            self._connector._factory = cast("partial[ResponseHandler]", make)
+            factory = partial(UpstreamConnection, asyncio.get_running_loop())
+            self._connector._factory = cast("partial[ResponseHandler]", factory)
         return await self._connector.connect(cast(aiohttp.ClientRequest, upstream), [], self._timeout)
 
     async def close(self) -> None:
@@ -122,8 +122,8 @@ class IdleConnections:
         """Connection that can be used, None where none waits."""
         waiting, now = self._waiting.get(key), time.monotonic()
         while waiting:
-            connection, since = waiting.popleft()
-            is_usable = now - since <= KEEPALIVE_TIMEOUT and not connection.closed
+            connection, released_at = waiting.popleft()
+            is_usable = now - released_at <= KEEPALIVE_TIMEOUT and not connection.closed
             if is_usable and not cast(UpstreamConnection, connection.protocol).should_close:
                 return connection
             connection.close()
@@ -144,9 +144,9 @@ class IdleConnections:
         self._waiting.clear()
 
     def _close_expired(self) -> None:
-        oldest = time.monotonic() - KEEPALIVE_TIMEOUT
+        cutoff = time.monotonic() - KEEPALIVE_TIMEOUT
         for key, waiting in list(self._waiting.items()):
-            while waiting and (waiting[0][1] <= oldest or waiting[0][0].closed):
+            while waiting and (waiting[0][1] <= cutoff or waiting[0][0].closed):
                 waiting.popleft()[0].close()
             if not waiting:
                 del self._waiting[key]
@@ -238,8 +238,8 @@ class UpstreamExchange:
                 ) from error
             if 200 <= message.code <= 599:
                 break
-            if bad := bad_status(message.code, is_upgrade=self._request.is_upgrade):
-                raise self._errors.protocol_error(self._request.upstream.endpoint, bad)
+            if problem := bad_status(message.code, is_upgrade=self._request.is_upgrade):
+                raise self._errors.protocol_error(self._request.upstream.endpoint, problem)
             if message.code == 101:
                 break
         else:

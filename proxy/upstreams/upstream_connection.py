@@ -77,8 +77,8 @@ class UpstreamConnection(ResponseHandler):
         self._read_size = size
         set_read_size(self.transport, size)
         if self._payload is not None:
-            held = MAX_READ_BYTES if size == MAX_READ_BYTES else INITIAL_BUFFER_BYTES
-            self._payload._low_water, self._payload._high_water = held // 2, held
+            buffer_bytes = MAX_READ_BYTES if size == MAX_READ_BYTES else INITIAL_BUFFER_BYTES
+            self._payload._low_water, self._payload._high_water = buffer_bytes // 2, buffer_bytes
 
     def data_received(self, data: bytes) -> None:
         self.received_any = True

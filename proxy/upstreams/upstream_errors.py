@@ -50,15 +50,15 @@ class UpstreamErrors:
 
     def response_error(self, endpoint: UpstreamEndpoint, error: BaseException, kind: type[UpstreamError] = UpstreamError) -> UpstreamError:
         """Error to raise where a connection brings no answer."""
-        trouble = classify_failure(error)
-        return self._record(endpoint, trouble, malformed(error) if trouble is ConnectFailure.UNKNOWN else str(trouble), kind)
+        failure = classify_failure(error)
+        return self._record(endpoint, failure, malformed(error) if failure is ConnectFailure.UNKNOWN else str(failure), kind)
 
-    def protocol_error(self, endpoint: UpstreamEndpoint, words: str) -> UpstreamError:
-        return self._record(endpoint, ConnectFailure.UNKNOWN, words)
+    def protocol_error(self, endpoint: UpstreamEndpoint, message: str) -> UpstreamError:
+        return self._record(endpoint, ConnectFailure.UNKNOWN, message)
 
-    def record(self, endpoint: UpstreamEndpoint, trouble: ConnectFailure) -> UpstreamError:
+    def record(self, endpoint: UpstreamEndpoint, failure: ConnectFailure) -> UpstreamError:
         """Note an error as somebody else saw it."""
-        return self._record(endpoint, trouble, str(trouble))
+        return self._record(endpoint, failure, str(failure))
 
     def timeout(self, endpoint: UpstreamEndpoint) -> UpstreamError:
         return self._record(endpoint, ConnectFailure.TIMED_OUT, "timed out", UpstreamTimeout)
@@ -76,14 +76,14 @@ class UpstreamErrors:
         return self._last.get(endpoint, "")
 
     def _record(
-        self, endpoint: UpstreamEndpoint, trouble: ConnectFailure, words: str, kind: type[UpstreamError] = UpstreamError
+        self, endpoint: UpstreamEndpoint, failure: ConnectFailure, message: str, kind: type[UpstreamError] = UpstreamError
     ) -> UpstreamError:
-        if trouble is ConnectFailure.FD_EXHAUSTED:  # no fault of the upstream's
+        if failure is ConnectFailure.FD_EXHAUSTED:  # no fault of the upstream's
             report_exhaustion(UPSTREAMS)
-            return FileDescriptorsExhausted(f"upstream {_format(endpoint)} {words}")
-        self._last[endpoint] = words
+            return FileDescriptorsExhausted(f"upstream {_format(endpoint)} {message}")
+        self._last[endpoint] = message
         self.has_any = True
-        return kind(f"upstream {_format(endpoint)} {words}")
+        return kind(f"upstream {_format(endpoint)} {message}")
 
 
 def _format(endpoint: UpstreamEndpoint) -> str:
@@ -94,6 +94,6 @@ def _format(endpoint: UpstreamEndpoint) -> str:
 class HealthCheckFailed(Exception):
     """Failure of a check; the message says how.  `at_once`: the upstream itself says so, and no threshold is waited for."""
 
-    def __init__(self, message: str, *, at_once: bool = False):
+    def __init__(self, message: str, *, immediate: bool = False):
         super().__init__(message)
-        self.immediate = at_once
+        self.immediate = immediate

@@ -53,7 +53,7 @@ IGNORED: dict[str, dict[str, str]] = {
         "RequestHeaderRules.remaining_credentials always _[0] in (b'cookie', b'authorization')": CACHE,
         "RequestHeaderRules.for_upstream always _": CACHE,
         "RequestHeaderRules.for_upstream always _ #2": CACHE,
-        "gate_cookie_filter.without_ours always _ in _()": CACHE,
+        "gate_cookie_filter.strip always _ in _()": CACHE,
     },
     "proxy.rewriting.response_headers": {"ResponseHeaderRules.filter always not _()": CACHE},
     "proxy.rewriting.target": {

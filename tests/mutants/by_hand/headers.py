@@ -9,7 +9,7 @@ names.without("names are compared folded", "fold", returns("name.lower()"))
 
 request_headers = door("proxy.rewriting.request_headers", REQUEST_HEADERS)
 request_headers.without(
-    "our cookies stay here", "gate_cookie_filter.without_ours", replaced("cookies.strip_cookies([cookie], is_ours)", "[cookie]")
+    "our cookies stay here", "gate_cookie_filter.strip", replaced("cookies.strip_cookies([cookie], is_gate_cookie)", "[cookie]")
 )
 
 response_headers = door("proxy.rewriting.response_headers", "unit/proxy/rewriting/test_response_headers.py")
@@ -124,7 +124,7 @@ rewrite = door("proxy.rewriting.target", "unit/proxy/rewriting/test_target.py")
 rewrite.without(
     "a client names a host and nothing else",
     "_validate_host",
-    returns("named"),
+    returns("host_header"),
 )
 
 redirects = door("proxy.responses.route_redirects", "unit/proxy/responses/test_route_redirects.py")

@@ -59,7 +59,7 @@ def test_a_key_sticks():
 
 def test_a_request_moves_on_to_each_other_upstream_once_with_its_name():
     cluster = cluster_of(*NAMES)
-    selection = ClusterSelection(cluster, b"", other_host=b"incoming")
+    selection = ClusterSelection(cluster, b"", fallback_host=b"incoming")
     selection.start()
     request, hosts = outgoing(selection), [selection.hostname]
     while selection.retry_next_member(request):
@@ -71,7 +71,7 @@ def test_a_request_moves_on_to_each_other_upstream_once_with_its_name():
 
 
 def test_an_address_is_asked_by_the_host_that_came_in():
-    selection = ClusterSelection(cluster_of("http://a.internal", "http://10.0.0.1"), b"", other_host=b"incoming")
+    selection = ClusterSelection(cluster_of("http://a.internal", "http://10.0.0.1"), b"", fallback_host=b"incoming")
     request = outgoing(selection, b"a.internal")
     assert selection.retry_next_member(request)
     assert request.headers[0] == (b"host", b"incoming")
@@ -100,7 +100,7 @@ async def test_an_upstream_that_refuses_connections_costs_nobody_an_answer(metho
     async with CanaryUpstream(OK) as canary:
         cluster = cluster_of(gone.url, canary.url)
         for _ in range(4):
-            selection = ClusterSelection(cluster, b"", other_host=b"incoming")
+            selection = ClusterSelection(cluster, b"", fallback_host=b"incoming")
             request = OutgoingRequest(selection.upstream, method, b"/", [(b"host", b"incoming")], selection=selection)
             exchange = await client.open(request)
             assert (await exchange.response())[0] == 200

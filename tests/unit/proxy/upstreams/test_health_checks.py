@@ -36,7 +36,7 @@ ERROR = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"
 )
 def test_results_in_a_row_change_what_is_known(results, healthy):
     health = HealthState(2, 2)
-    changes = [health.record(is_good=result == "+", at_once=result == "!") for result in results]
+    changes = [health.record(success=result == "+", immediate=result == "!") for result in results]
     assert health.is_healthy is (healthy == "+")
     assert sum(changes) % 2 == (healthy == "-")
 
