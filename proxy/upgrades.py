@@ -7,7 +7,7 @@ from foundation.errors import BadRequest, UpstreamError
 from foundation.web.asgi_types import Header
 from proxy.forwarding.http_forwarding import ForwardResult, ResponseRule, StreamHandle
 from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, Tunnel, run_tunnel
-from proxy.upstreams.upstream_client import UpstreamExchange
+from proxy.upstreams.upstream_exchange import UpstreamExchange
 
 _FRAMING = (b"content-length", b"transfer-encoding")
 

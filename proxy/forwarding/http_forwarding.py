@@ -10,7 +10,8 @@ from foundation.errors import AccessRevoked, UpstreamError
 from foundation.tasks import spawn
 from foundation.web.asgi_types import Header, Receive, Send
 from proxy.upstreams.outgoing_request import OutgoingRequest
-from proxy.upstreams.upstream_client import StaleConnection, UpstreamClient, UpstreamExchange
+from proxy.upstreams.upstream_client import UpstreamClient
+from proxy.upstreams.upstream_exchange import StaleConnection, UpstreamExchange
 
 ResponseRule = Callable[[Sequence[Header]], list[Header]]
 

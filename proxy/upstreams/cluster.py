@@ -114,7 +114,7 @@ class Cluster:
 class ClusterSelection:
     """Selection of an upstream of a cluster for one request: `begin` and then `end`, once each."""
 
-    __slots__ = ("_cluster", "_key", "_member", "_fallback_host", "_tried")
+    __slots__ = ("_cluster", "_fallback_host", "_key", "_member", "_tried")
 
     def __init__(self, cluster: Cluster, key: bytes, *, fallback_host: bytes | None = None):
         """`other_host`: the Host that is sent is the upstream's own name, or this one where that is an address; None: it is the same

@@ -11,8 +11,8 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 
 from config.routes.upstreams.upstream_health import GrpcHealthCheck
+from proxy.upstreams.health_checks import HealthCheckFailed
 from proxy.upstreams.outgoing_request import Upstream
-from proxy.upstreams.upstream_errors import HealthCheckFailed
 
 METHOD = "/grpc.health.v1.Health/Check"
 _MAX_RESPONSE_BYTES = 64 * 1024  # bytes of an answer, which has a dozen

@@ -14,13 +14,21 @@ from foundation.tasks import spawn
 from foundation.telemetry import metrics
 from proxy.upstreams.cluster import ClusterMember
 from proxy.upstreams.outgoing_request import OutgoingRequest, Upstream
-from proxy.upstreams.upstream_client import StaleConnection, UpstreamClient
-from proxy.upstreams.upstream_errors import HealthCheckFailed
+from proxy.upstreams.upstream_client import UpstreamClient
+from proxy.upstreams.upstream_exchange import StaleConnection
 
 log = structlog.get_logger(__name__)
 
 _MAX_RESPONSE_BYTES = 64 * 1024  # bytes of an answer, of which only the status counts, and of a greeting
 _UNAVAILABLE = 503
+
+
+class HealthCheckFailed(Exception):
+    """Failure of a check; the message says how.  `immediate`: the upstream itself says so, and no threshold is waited for."""
+
+    def __init__(self, message: str, *, immediate: bool = False):
+        super().__init__(message)
+        self.immediate = immediate
 
 
 @dataclass(slots=True)

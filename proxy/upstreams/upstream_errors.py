@@ -89,11 +89,3 @@ class UpstreamErrors:
 def _format(endpoint: UpstreamEndpoint) -> str:
     host, port = endpoint
     return host if port is None else f"{host}:{port}"
-
-
-class HealthCheckFailed(Exception):
-    """Failure of a check; the message says how.  `at_once`: the upstream itself says so, and no threshold is waited for."""
-
-    def __init__(self, message: str, *, immediate: bool = False):
-        super().__init__(message)
-        self.immediate = immediate

@@ -84,7 +84,8 @@ GUARDS = {
     "proxy.rewriting": "connection_auth forwarded_headers header_names request_headers response_headers target",
     "proxy.sign_in": "loops redirect_uris saved_forms sign_in_urls",
     "proxy.third_party_asgi": "http_adapter strict_scope websocket_client",
-    "proxy.upstreams": "cluster grpc_health outgoing_request upstream_client upstream_connection upstream_errors upstream_tls",
+    "proxy.upstreams": "cluster grpc_health idle_connections outgoing_request upstream_client upstream_connection upstream_errors upstream_exchange "
+    "upstream_tls",
     "proxy.views": "programmatic_login route_host",
     "proxy.websocket": "frames handshake",
 }

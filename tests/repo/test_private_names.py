@@ -29,9 +29,9 @@ CLUSTER = "integration/databroker/store/test_redis_client.py::test_a_cluster_tha
 USED = {
     ("aiohttp", "proxy/upstreams/upstream_client.py", "_family"): f"{UPSTREAMS}::test_only_addresses_of_the_chosen_family_are_used",
     ("aiohttp", "proxy/upstreams/upstream_client.py", "_factory"): f"{UPSTREAMS}::test_connections_are_used_again",
-    ("aiohttp", "proxy/upstreams/upstream_client.py", "_buffer"): BROKE_OFF,
-    ("aiohttp", "proxy/upstreams/upstream_client.py", "_read_nowait"): BROKE_OFF,
-    ("aiohttp", "proxy/upstreams/upstream_client.py", "_tail"): (
+    ("aiohttp", "proxy/upstreams/upstream_exchange.py", "_buffer"): BROKE_OFF,
+    ("aiohttp", "proxy/upstreams/upstream_exchange.py", "_read_nowait"): BROKE_OFF,
+    ("aiohttp", "proxy/upstreams/upstream_exchange.py", "_tail"): (
         f"{UPSTREAMS}::test_what_comes_with_a_change_of_protocols_is_given_to_who_takes_over"
     ),
     ("aiohttp", "proxy/upstreams/upstream_connection.py", "_loop"): READ_SLOWLY,

@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 from config.routes.route import Route
 from foundation.values import parse_ip
 from proxy.envoy.resources.bootstrap import FAILOVER, TYPE, Json, endpoint
+from proxy.upstreams.idle_connections import KEEPALIVE_TIMEOUT
 from proxy.upstreams.outgoing_request import Upstream
 from proxy.upstreams.route_statistics import route_label, stat_name
-from proxy.upstreams.upstream_client import CONNECT_TIMEOUT, KEEPALIVE_TIMEOUT, MAX_RESPONSE_HEADER_COUNT
+from proxy.upstreams.upstream_client import CONNECT_TIMEOUT
+from proxy.upstreams.upstream_exchange import MAX_RESPONSE_HEADER_COUNT
 
 _HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 _CONTEXT = f"{TYPE}extensions.transport_sockets.tls.v3.UpstreamTlsContext"

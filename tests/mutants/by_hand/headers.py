@@ -137,7 +137,7 @@ grpc_health.without("a health check verifies an upstream as requests do", "check
 TROUBLED = "contract/test_upstreams_in_trouble.py"
 statuses = door("proxy.upstreams.upstream_errors", TROUBLED)
 statuses.without("a status that HTTP does not have is no answer", "bad_status", never("not 100 <= status <= 599"))
-interims = door("proxy.upstreams.upstream_client", TROUBLED)
+interims = door("proxy.upstreams.upstream_exchange", TROUBLED)
 interims.without("interim answers have an end", "UpstreamExchange.response", replaced("MAX_INTERIM_RESPONSES + 1", "10**9"))
 descriptors = door("proxy.upstreams.upstream_errors", "unit/proxy/upstreams/test_upstream_errors.py")
 descriptors.without(
@@ -150,20 +150,21 @@ upstream.without(
     "UpstreamClient.open",
     never("request.connection_use is ConnectionUse.EXCLUSIVE"),
 )
-upstream.without(
+exchange = door("proxy.upstreams.upstream_exchange", "unit/proxy/upstreams/test_upstream_client.py")
+exchange.without(
     "a connection that a response calls authenticated is not used again",
     "UpstreamExchange.response",
     never("authenticates_connection(headers)"),
 )
-upstream.without(
+exchange.without(
     "a connection on which a body may come late is not used again", "UpstreamExchange.response", never("message.code in _BODILESS")
 )
-upstream.without(
+exchange.without(
     "what said something is not taken for stale",
     "UpstreamExchange.response",
     never("self._protocol.received_any"),
 )
-upstream.without("little is held for a slow reader", "UpstreamExchange.send_head", passes(read_bufsize="1 << 18"))
+exchange.without("little is held for a slow reader", "UpstreamExchange.send_head", passes(read_bufsize="1 << 18"))
 
 pages = door("foundation.web.pages", "unit/foundation/web/test_pages.py")
 pages.without("pages escape what they show", "_environment", passes(autoescape="False"))

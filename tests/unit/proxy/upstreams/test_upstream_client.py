@@ -8,8 +8,8 @@ from config.routes.route import Route
 from foundation.errors import UpstreamError
 from proxy.rewriting.connection_auth import ConnectionUse
 from proxy.upstreams.outgoing_request import OutgoingRequest, Upstream
-from proxy.upstreams.upstream_client import StaleConnection
 from proxy.upstreams.upstream_connection import INITIAL_READ_BYTES, MAX_READ_BYTES
+from proxy.upstreams.upstream_exchange import StaleConnection
 from tests.support.eventually import eventually
 from tests.support.upstream import OK, CanaryUpstream
 
@@ -150,7 +150,7 @@ async def test_a_connection_that_waited_too_long_is_closed_and_not_used(client, 
     async with CanaryUpstream() as canary:
         await fetch(client, make_request(canary.url))
         assert repr(client._idle) == "<IdleConnections 1 of 1 upstreams>"
-        monkeypatch.setattr("proxy.upstreams.upstream_client.KEEPALIVE_TIMEOUT", -1.0)
+        monkeypatch.setattr("proxy.upstreams.idle_connections.KEEPALIVE_TIMEOUT", -1.0)
         await fetch(client, make_request(canary.url))
         assert canary.connections == 2
         client._idle._close_expired()

@@ -8,8 +8,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from foundation.connection_errors import ConnectFailure
 from foundation.errors import FileDescriptorsExhausted, UpstreamError, UpstreamTimeout
-from proxy.upstreams.upstream_client import StaleConnection
 from proxy.upstreams.upstream_errors import MALFORMED, UpstreamErrors, malformed
+from proxy.upstreams.upstream_exchange import StaleConnection
 
 PLACE, OTHER = ("app.internal", 8000), ("2001:db8::1", None)
 
