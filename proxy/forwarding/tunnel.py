@@ -39,7 +39,7 @@ class TunnelConnection(Protocol):
 class TunnelSide(asyncio.Protocol):
     """Side of a tunnel: what comes from one connection; `peer` is where it goes.  An asyncio protocol, told when the listener stops."""
 
-    __slots__ = ("_pause_reasons", "_stalled", "bytes_read", "connection", "has_sent_eof", "peer")
+    __slots__ = ("_pause_reasons", "_stall_timer", "bytes_read", "connection", "has_sent_eof", "peer")
 
     connection: TunnelConnection
     peer: "TunnelSide"
