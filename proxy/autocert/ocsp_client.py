@@ -18,6 +18,7 @@ TIMEOUT_SECONDS = 10.0
 MAX_RESPONSE_BYTES = 64 * 1024
 _CLOCK_SKEW = timedelta(minutes=5)
 _WEAK = ("md5", "sha1")
+REVOKED, UNKNOWN = ocsp.OCSPCertStatus.REVOKED, ocsp.OCSPCertStatus.UNKNOWN
 
 
 class UnverifiedStaple(ValueError):
@@ -78,13 +79,13 @@ def verify(response: bytes, chain: CertificateChain, now: datetime) -> Staple:
     this_update, not_after = single_response.this_update_utc, single_response.next_update_utc
     if not_after is None or this_update > now + _CLOCK_SKEW or not_after <= now:
         raise UnverifiedStaple("the response is not current")
-    if single_response.certificate_status is ocsp.OCSPCertStatus.UNKNOWN:
+    if single_response.certificate_status is UNKNOWN:
         raise UnverifiedStaple("the certificate is unknown to the responder")
     return Staple(
         response,
         this_update + (not_after - this_update) / 2,
         not_after,
-        single_response.certificate_status is ocsp.OCSPCertStatus.REVOKED,
+        single_response.certificate_status is REVOKED,
     )
 
 

@@ -1,4 +1,4 @@
-"""Connection-bound authentication: schemes by which an upstream takes all requests of a connection for one user's (RFC 4559 6)."""
+"""Connection-bound authentication: schemes by which an upstream authenticates a connection for all its requests (RFC 4559 6)."""
 
 import re
 from collections.abc import Iterable
@@ -10,9 +10,9 @@ from foundation.web.message import Message
 
 _SCHEME = rb"(?:\A|,)[ \t]*%b(?=[ \t,]|\Z)"
 _CONNECTION_BOUND = re.compile(_SCHEME % rb"(?:ntlm|negotiate|kerberos)", re.IGNORECASE)
-# Within Negotiate, NTLM's messages begin with "NTLMSSP\0".
+# Inside Negotiate, an NTLM message starts with "NTLMSSP\0".
 _NTLM = re.compile(rb"%b|(?:\A|,)[ \t]*negotiate[ \t]+TlRMTVNTUA" % (_SCHEME % rb"ntlm"), re.IGNORECASE)
-# Schemes that authenticate one request each.
+# Schemes that authenticate a single request.
 _PER_REQUEST = re.compile(
     rb"[ \t]*(?:basic|bearer|digest|dpop|token|apikey|aws4-hmac-sha256|sharedkey|signature)(?:[ \t]|\Z)", re.IGNORECASE
 )
@@ -22,12 +22,17 @@ HTTP2_REFUSED = Message("Negotiate authenticates a connection, and the applicati
 
 
 class ConnectionAuthRefused(BadRequest):
+    """Error for credentials that gate does not forward, because they would authenticate a connection of several users."""
+
     status = 403
 
 
 class ConnectionUse(IntEnum):
-    """Use of a connection to an upstream: SHARED with other requests, WATCHED (shared, unless the response says that the connection is
-    authenticated), or OWN (new, and closed after the response)."""
+    """How a request may use a connection to its upstream, from the least to the most restrictive.
+
+    SHARED is for any connection of the pool. WATCHED is shared unless the response authenticates the connection. EXCLUSIVE is a new
+    connection that is closed after the response.
+    """
 
     SHARED = 0
     WATCHED = 1
@@ -35,9 +40,9 @@ class ConnectionUse(IntEnum):
 
 
 def connection_use(headers: Iterable[Header], *, is_http2: bool) -> ConnectionUse:
-    """Connection use of a request with these headers.
+    """Return the connection use of a request with these headers.
 
-    Raises ConnectionAuthRefused for NTLM, whose handshake takes several requests on one connection, and for Negotiate over HTTP/2.
+    Raises ConnectionAuthRefused for NTLM, because its handshake takes several requests on one connection, and for Negotiate over HTTP/2.
     """
     use = ConnectionUse.SHARED
     for name, value in headers:
@@ -55,7 +60,7 @@ def connection_use(headers: Iterable[Header], *, is_http2: bool) -> ConnectionUs
 
 
 def authenticates_connection(headers: Iterable[Header]) -> bool:
-    """Whether a response offers connection-bound authentication, or says that its connection is authenticated."""
+    """Return whether a response offers connection-bound authentication or marks its connection as authenticated."""
     for raw_name, value in headers:
         name = raw_name.lower()
         if name == b"persistent-auth" and value.strip(b" \t").lower() != b"false":

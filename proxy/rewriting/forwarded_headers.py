@@ -1,4 +1,4 @@
-"""Forwarding headers: all six name one client, scheme, host and port, so that no application reads another of each from another header."""
+"""Forwarding headers of upstream requests: all six agree on client, scheme, host and port, whichever of them an application reads."""
 
 import re
 from collections.abc import Sequence
@@ -11,14 +11,17 @@ from proxy.client_address import TrustedPeers, forwarded_hops, last_untrusted
 _PLAIN_HOST = re.compile(rb"[A-Za-z0-9.:_\[\]-]+")
 _DEFAULT_PORTS = {b"http": b"80", b"ws": b"80", b"https": b"443", b"wss": b"443"}
 
-# RFC 7239 4.  A value with an escape in a quoted string is read as none, like everything malformed.
+# RFC 7239 4. A quoted string with an escape is treated as malformed, so the header is ignored.
 _PAIR = rb'[ \t]*([A-Za-z]+)=(?:"([^"\\]*)"|([^\s",;=]+))[ \t]*'
 _FORWARDED = re.compile(rb"%s(?:[;,]%s)*" % (_PAIR, _PAIR))
 _EACH_PAIR = re.compile(_PAIR)
 
 
 def _build(key: tuple[str, str, bytes, tuple[Header, ...], bool, TrustedPeers | None]) -> tuple[Header, ...]:
-    """Forwarding headers for (peer, scheme, Host, a trusted peer's forwarding headers, whether to append the peer, trusted peers)."""
+    """Return the forwarding headers for a key.
+
+    The key is (peer address, scheme, Host, forwarding headers of a trusted peer, whether to append the peer, trusted peers or None).
+    """
     peer, connection_scheme, connection_host, trusted_headers, append, trusted = key
     by_name: dict[bytes, list[bytes]] = {}
     for name, value in trusted_headers:
@@ -46,18 +49,18 @@ FORWARDED_HEADER_CACHE = MemoCache(_build, 1024, max_key_length=1024, size=total
 
 
 def _real_ip(values: dict[bytes, list[bytes]]) -> list[bytes]:
-    """X-Real-IP of a peer that sends no X-Forwarded-For."""
+    """Return the address in X-Real-IP, for a peer that sends no X-Forwarded-For."""
     real = forwarded_hops(_last(values, b"x-real-ip").decode("latin-1"))[-1]
     return [] if parse_ip(real) is None else [real.encode()]
 
 
 def _last(values: dict[bytes, list[bytes]], name: bytes) -> bytes:
-    """The last element of a header, because the nearest hop writes last; empty where there is none."""
+    """Return the last element of a header, which the nearest proxy wrote; empty if there is none."""
     return values[name][-1].rpartition(b",")[2].strip(b" \t") if name in values else b""
 
 
 def _from_forwarded(values: Sequence[bytes]) -> dict[bytes, list[bytes]]:
-    """The X-Forwarded-* headers that `Forwarded` stands for (RFC 7239 7.4); none where it is malformed."""
+    """Return the X-Forwarded-* equivalents of `Forwarded` (RFC 7239 7.4); none if it is malformed."""
     value = b",".join(values)
     by_name: dict[bytes, list[bytes]] = {}
     if _FORWARDED.fullmatch(value):
@@ -68,7 +71,7 @@ def _from_forwarded(values: Sequence[bytes]) -> dict[bytes, list[bytes]]:
 
 
 def _port(scheme: bytes, host: bytes, forwarded_port: bytes) -> bytes:
-    """The host's own port; else the one that was sent, unless it is the default port of the other scheme; else the scheme's default."""
+    """Return the port in `host`; else `forwarded_port`, unless it is the other scheme's default port; else the scheme's default."""
     _, colon, port = host.rpartition(b":")
     if colon and port.isdigit():
         return port
@@ -78,7 +81,7 @@ def _port(scheme: bytes, host: bytes, forwarded_port: bytes) -> bytes:
 
 
 def _forwarded(client: str, scheme: bytes, host: bytes, port: bytes) -> bytes:
-    """RFC 7239 4: IPv6 addresses in brackets, and everything with a colon in quotes."""
+    """Return `Forwarded` (RFC 7239 4), with IPv6 addresses in brackets and values that contain a colon in quotes."""
     node = f'"[{client}]"' if ":" in client else client or "unknown"
     if port != _DEFAULT_PORTS[scheme] and not host.endswith(b":" + port):
         host += b":" + port

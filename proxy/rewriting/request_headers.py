@@ -1,4 +1,4 @@
-"""Request headers: those of a client that an upstream may see, and what the proxy writes itself."""
+"""Request headers for an upstream: those of the client that may pass, and those that gate adds."""
 
 import re
 from collections.abc import Iterable
@@ -29,11 +29,11 @@ from proxy.rewriting.header_names import (
     is_reserved_header,
 )
 
-# Also behind a comma, by which some proxies join several Authorization headers.
+# Also after a comma, because some proxies join several Authorization headers with one.
 _GATE_CREDENTIALS = re.compile(rb"(?:\A|,)[ \t]*(?:gate[ \t]|bearer[ \t]+gate[-_])", re.IGNORECASE)
 
-# Where Authorization is ours, so is what stands in for it there: a serverless service prefers the first of these, and a cluster that
-# trusts our client certificate believes the others.
+# If gate sets Authorization, it also owns its equivalents: serverless services prefer X-Serverless-Authorization, and a Kubernetes
+# cluster that trusts gate's client certificate accepts X-Remote-*.
 AUTHORIZATION_EQUIVALENTS = frozenset(
     (b"authorization", b"x-serverless-authorization", b"x-remote-user", b"x-remote-uid", b"x-remote-group")
 )
@@ -49,7 +49,10 @@ _WITHHELD = {
 
 
 def framing(headers: Iterable[Header]) -> tuple[bool, int | None]:
-    """Framing of a request: has it a body, its Content-Length.  Transfer-Encoding outranks (RFC 9112 6.3); BadRequest for two readings."""
+    """Return whether a request has a body, and its Content-Length (None if chunked or absent).
+
+    Raises BadRequest if the framing is ambiguous (RFC 9112 6.3).
+    """
     lengths, has_coding = [], False
     for name, value in headers:
         if name == b"content-length":
@@ -68,7 +71,7 @@ def framing(headers: Iterable[Header]) -> tuple[bool, int | None]:
 
 
 def _classify(name: bytes) -> tuple[int, bytes]:
-    """(what to do with a client's header of this name, its folded name)."""
+    """Return the kind of a client's header of this name, and its folded name."""
     folded = fold(name)
     if not TOKEN.fullmatch(name) or folded in (b"host", b"content-length"):
         return DROP, folded
@@ -88,7 +91,7 @@ _HEADER_KINDS = MemoCache(_classify, 4096, max_key_length=MAX_CACHED_NAME_BYTES)
 
 @dataclass(slots=True)  # not frozen: one is made for each request
 class Downstream:
-    """Downstream of a request: the peer's address (empty for a Unix socket), the scheme and Host it used, the request's id."""
+    """Downstream side of a request: address of the peer (empty for a Unix socket), scheme, Host and request id."""
 
     address: str
     scheme: str
@@ -98,12 +101,12 @@ class Downstream:
 
 @dataclass(frozen=True, slots=True)
 class RequestHeaderRules:
-    """Request header rules of one route, worked out once."""
+    """Request header rules of one route, precomputed from its settings."""
 
-    cookies: MemoCache[bytes, tuple[bytes, ...]] = field(repr=False)  # what remains of a Cookie header without ours
+    cookies: MemoCache[bytes, tuple[bytes, ...]] = field(repr=False)  # Cookie header to its values without gate's cookies
     trusted: TrustedPeers
     append_address: bool
-    replaced: frozenset[bytes]  # folded names that the route removes or sets, or by which its upstream is told who asks
+    replaced: frozenset[bytes]  # folded names that the route removes or sets, or uses for identity headers
     added: tuple[Header, ...]
 
     @classmethod
@@ -122,10 +125,14 @@ class RequestHeaderRules:
 
     @classmethod
     def for_delegation(cls, options: Options) -> "RequestHeaderRules":
+        """Return rules for requests that another proxy forwards: they only strip gate's credentials."""
         return cls(gate_cookie_filter(options.cookie_name), TrustedPeers(()), False, frozenset(), ())
 
     def remaining_credentials(self, headers: Iterable[Header], withheld: WithheldCredentials) -> Headers:
-        """Cookie and Authorization as `for_upstream` leaves them, empty where nothing remains; two Authorizations have no reading."""
+        """Return Cookie and Authorization as `for_upstream` sends them, empty if nothing remains.
+
+        Several Authorization headers are ambiguous, so their value is empty too.
+        """
         credentials = [pair for pair in headers if pair[0] in (b"cookie", b"authorization")]
         remaining, _, _ = self._filter(credentials, _WITHHELD[withheld])
         cookie, authorization = ([value for name, value in remaining if name == wanted] for wanted in (b"cookie", b"authorization"))
@@ -140,9 +147,10 @@ class RequestHeaderRules:
         identity: Iterable[Header],
         withheld: WithheldCredentials,
     ) -> Headers:
-        """Request headers: the client's, cleaned; then ours, in rising authority: forwarding, the route's own, the request id, identity.
+        """Return the request headers: the client's after filtering, then gate's.
 
-        Connection removes client headers only: it is applied before ours are written.
+        Gate's come in rising precedence: forwarding headers, those of the route, the request id, `identity`. Connection options remove
+        client headers only, because they are applied before gate adds its own.
         """
         client_headers, options, forwarded = self._filter(headers, _WITHHELD[withheld])
         if options - CONNECTION_OPTIONS:
@@ -159,7 +167,7 @@ class RequestHeaderRules:
         return result
 
     def _filter(self, headers: Iterable[Header], withheld: tuple[int, ...]) -> tuple[Headers, set[bytes], Headers]:
-        """(the client's own headers, the names that Connection lists, forwarding headers that count only from a trusted peer)."""
+        """Return the headers that may pass, the options of Connection, and the forwarding headers, which need a trusted peer."""
         remaining: Headers = []
         options: set[bytes] = set()
         forwarded: Headers = []
@@ -180,27 +188,29 @@ class RequestHeaderRules:
 
 @cache
 def gate_cookie_filter(cookie_name: str) -> MemoCache[bytes, tuple[bytes, ...]]:
-    """What remains of a Cookie header without our cookies, nothing where it held no others.
+    """Return a cache from Cookie headers to their values without gate's cookies; empty if they contain no others.
 
-    Remembered, for all routes: nearly every request of a browser carries the same header as the one before.
+    All routes share the cache, because nearly every request of a browser repeats the header of the previous one.
     """
     prefix, is_gate_cookie = cookie_name.lower().encode("ascii"), partial(cookies.is_gate_cookie, cookie_name=cookie_name)
 
     def strip(cookie: bytes) -> tuple[bytes, ...]:
-        # Every cookie of ours begins with it, in any case.
+        # The prefix is in the name of every cookie of gate, in upper or lower case.
         return tuple(cookies.strip_cookies([cookie], is_gate_cookie)) if prefix in cookie.lower() else (cookie,)
 
     return MemoCache(strip, MAX_CACHED_COOKIE_HEADERS, max_key_length=MAX_COOKIE_HEADER_BYTES, max_key_bytes=MAX_COOKIE_CACHE_BYTES)
 
 
 def _is_settable(folded: bytes) -> bool:
-    """`set_request_headers` may replace forwarding headers and steer an application, but never say identity or framing; Host has its own
-    rule in proxy/rewriting/target.py."""
+    """Return whether `set_request_headers` may set a header of this folded name.
+
+    It may replace forwarding and override headers, but not identity or framing. HostRewrite handles Host.
+    """
     if folded in FORWARDED_HEADER_NAMES or is_override_header(folded):
         return True
     return not (is_reserved_header(folded) or folded in HOP_BY_HOP or folded in (b"host", b"content-length"))
 
 
 def _drop_connection_options(headers: Headers, options: set[bytes]) -> Headers:
-    """RFC 9110 7.6.1: headers named by Connection go.  Cookie and Authorization are for the end of the path, never for one hop."""
+    """Return the headers that Connection does not list (RFC 9110 7.6.1). Cookie and Authorization pass, because they are end-to-end."""
     return [pair for pair in headers if pair[0].lower() not in options or _HEADER_KINDS[pair[0]][0] in (COOKIE, AUTHORIZATION)]

@@ -1,4 +1,4 @@
-"""Response headers: those of an upstream that a client may see, and what the operator adds to each answer."""
+"""Response headers for a client: those of the upstream that may pass, and those that the operator adds to each response."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -15,11 +15,14 @@ from foundation.web.asgi_types import Header, Headers
 from foundation.web.field_values import has_c1_control
 from proxy.rewriting.header_names import CONNECTION_OPTIONS, HOP_BY_HOP, MAX_CACHED_NAME_BYTES, TOKEN
 
-_UNSAFE_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # RFC 9110 5.5, as our listener reads it
+_UNSAFE_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # RFC 9110 5.5, like gate's listener
 
 
 def _response_name(name: bytes) -> bytes | None:
-    """The lower-case name, as ASGI wants it; None for what belongs to the upstream's connection and tells us nothing."""
+    """Return the name in lower case, as ASGI requires; None for a hop-by-hop header other than Connection.
+
+    Raises UpstreamError if the name is malformed.
+    """
     folded = name.lower()
     if not TOKEN.fullmatch(name):
         raise UpstreamError("the upstream sent a malformed header name")
@@ -31,7 +34,7 @@ _NAMES = MemoCache(_response_name, 4096, max_key_length=MAX_CACHED_NAME_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class ResponseHeaderRules:
-    """Response header rules of the configuration, worked out once."""
+    """Response header rules, precomputed from the configuration."""
 
     replaced: frozenset[bytes]
     added: tuple[Header, ...]
@@ -44,7 +47,7 @@ class ResponseHeaderRules:
 
     @classmethod
     def for_route(cls, route: Route, options: Options) -> "ResponseHeaderRules | None":
-        """Rules for the answers of a route's upstream; None where it has none of its own."""
+        """Return the rules for responses of a route's upstream; None if the route sets none."""
         if not (route.set_response_headers or route.remove_response_headers):
             return None
         removed = {name.lower() for name in route.remove_response_headers}
@@ -58,16 +61,20 @@ class ResponseHeaderRules:
         return cls(replaced, pairs, partial(cookies.is_gate_cookie, cookie_name=options.cookie_name))
 
     def to_envoy_rules(self) -> bytes:
-        """Rules as its script for answers reads them (proxy/envoy/resources/response_filter.lua): `+name=value` for what is
-        set, `-name` for what goes, with `&` between them; names and values are percent-encoded."""
+        """Return the rules in the format of proxy/envoy/resources/response_filter.lua.
+
+        `+name=value` sets a header and `-name` removes one, separated by `&`; names and values are percent-encoded.
+        """
         removed = sorted(self.replaced.difference(name for name, _ in self.added))
         set_rules = [f"+{quote(name, safe='')}={quote(value, safe='')}" for name, value in self.added]
         return "&".join([*set_rules, *(f"-{quote(name, safe='')}" for name in removed)]).encode("ascii")
 
     def filter(self, headers: Iterable[Header]) -> Headers:
-        """Response headers.  UpstreamError where a value holds CR, LF, NUL or the like: such a response would be split on the way.
+        """Return the response headers for the client.
 
-        A value with a C1 control is left out: `parse_head` refuses the same value in a request, so its cookie would lock a browser out.
+        A header with a C1 control character is dropped: `parse_head` rejects such a value in a request, so a cookie with one would lock
+        the browser out. Raises UpstreamError if a name is malformed or a value contains another control character, such as CR, LF or
+        NUL, because the response could be split.
         """
         allowed: Headers = []
         options: set[bytes] = set()
@@ -91,5 +98,8 @@ class ResponseHeaderRules:
         return [*allowed, *self.added]
 
     def _sets_gate_cookie(self, value: bytes) -> bool:
-        """Browsers send a cookie without a name back as its bare value, so `=_gate=x` would arrive as ours."""
+        """Return whether a Set-Cookie value sets a cookie of gate.
+
+        Browsers return a cookie without a name as its bare value, so `=_gate=x` would arrive as gate's cookie.
+        """
         return self.is_gate_cookie(value.partition(b";")[0].strip(b" \t").lstrip(b"= \t").partition(b"=")[0].strip(b" \t"))

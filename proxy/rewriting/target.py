@@ -1,4 +1,4 @@
-"""Request target at the upstream: its path, its query, and the Host that is sent."""
+"""Request target and Host of the upstream request."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -15,22 +15,22 @@ from foundation.web.message import Message
 
 TOKEN_PARAM = b"gate_session"
 
-# A segment that some server reads as "." or "..": plain, encoded, with path parameters, or beside an encoded slash.
+# A segment that some server interprets as "." or "..": plain, encoded, with path parameters, or next to an encoded slash.
 _DOT_SEGMENT = re.compile(
     r"(?:/|%(?:25)*(?:2f|5c))(?:\.|%(?:25)*2e){1,2}(?:(?:;|%(?:25)*3b)[^/]*)?(?=/|%(?:25)*(?:2f|5c|3f|23)|$)", re.IGNORECASE
 )
 _UNSAFE_TARGET = re.compile(r"[^\x21-\x7e]")
-_MAX_PATH_CHARS = 8 * 1024  # characters of what a substitution makes, as of the URL that came in
+_MAX_PATH_CHARS = 8 * 1024  # of the result of a substitution; the limit of request URLs too
 
 Substitute = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
 class PathRewrite:
-    """Path rewrite of one route, from a canonical path to the upstream's.
+    """Path rewrite of one route, from the canonical request path to the upstream's path.
 
-    `matched` is the prefix that `replacement` takes the place of, "" where it stands in front; None stands for the whole path (routes
-    by `path` or `regex`).  Without a `replacement` the path goes as it is.
+    `replacement` replaces the prefix `matched`: "" means that it is prepended, None that it replaces the complete path (routes with
+    `path` or `regex`). Without a `replacement` or `substitute` the path is unchanged.
     """
 
     matched: str | None
@@ -39,9 +39,9 @@ class PathRewrite:
 
     @classmethod
     def build(cls, route: Route, canonical_prefix: str | None = None) -> "PathRewrite":
-        """Rewrite of a route; `prefix_rewrite` and `regex_rewrite_pattern` outrank the path of `to`, to which the request's is appended.
+        """Return the rewrite of a route: `regex_rewrite_pattern`, else `prefix_rewrite`, else the path of `to` is prepended.
 
-        `canonical_prefix` is the prefix in the form it is matched in.
+        `canonical_prefix` is the prefix in canonical form, as routes match it.
         """
         if route.regex_rewrite_pattern is not None and route.regex_rewrite_substitution is not None:
             return cls(None, None, substitution(route.regex_rewrite_pattern, route.regex_rewrite_substitution))
@@ -54,7 +54,10 @@ class PathRewrite:
         return self.replacement is None and self.substitute is None
 
     def apply(self, path: str) -> str:
-        """Path at the upstream.  BadRequest where it would leave the place that the route points to (`/a../x` under `/a` -> `/b/`)."""
+        """Return the upstream's path.
+
+        Raises BadRequest if it would leave the path that the route points to (`/a../x` with `/a` -> `/b/`).
+        """
         if self.substitute is not None:
             joined = self.substitute(path)
         elif self.replacement is None:
@@ -64,16 +67,16 @@ class PathRewrite:
         if not joined.startswith("/"):
             joined = "/" + joined
         if not path.startswith("//"):
-            joined = "/" + joined.lstrip("/")  # "//evil" at the start of a target reads as a host
+            joined = "/" + joined.lstrip("/")  # a target that starts with "//evil" looks like a host
         if _DOT_SEGMENT.search(joined) or _UNSAFE_TARGET.search(joined):
             raise BadRequest(Message("the path can't be forwarded"))
-        # A substitution may cut an escape into pieces, or make one out of pieces.
+        # A substitution may split an escape sequence or create one.
         return joined if self.substitute is None else canonical_path(joined.encode("ascii"))
 
 
 def substitution(pattern: str, replacement: str) -> Substitute:
-    """Regex substitution of every match.  The result may have a bounded length only (BadRequest)."""
-    import re2  # 2 MiB, for expressions alone
+    """Return a function that replaces every match of `pattern`. It raises BadRequest if its result is too long."""
+    import re2  # 2 MiB, so only routes with a pattern import it
 
     regex, parts = re2.compile(pattern), template(replacement)
 
@@ -90,19 +93,22 @@ def substitution(pattern: str, replacement: str) -> Substitute:
 
 
 def replaced_prefix(route: Route, canonical_prefix: str | None) -> str | None:
-    """Prefix that a rewrite replaces; None for the whole path."""
+    """Return the prefix that a rewrite replaces; None for the complete path."""
     if route.path is not None or route.regex is not None:
         return None
     return canonical_prefix or route.prefix or "/"
 
 
 def build_target(path: str, query: bytes, *, is_bare: bool = False) -> bytes:
-    """Request target in origin form (RFC 9112 3.2.1).  `is_bare` keeps a `?` with nothing behind it: some applications see it."""
+    """Return the request target in origin form (RFC 9112 3.2.1).
+
+    `is_bare` preserves a `?` before an empty query, because some applications distinguish it.
+    """
     return path.encode("ascii") + b"?" + query if query or is_bare else path.encode("ascii")
 
 
 def strip_token(query: bytes) -> bytes:
-    """Query less our session token, under any spelling of its name; the rest survives byte for byte."""
+    """Return the query without gate's session token, however its name is encoded; the rest is unchanged."""
     if b"gate" not in query and b"%" not in query:
         return query
     pairs = query.split(b"&")
@@ -112,8 +118,11 @@ def strip_token(query: bytes) -> bytes:
 # enforcement-point: Upstream requests: Host header derived from the request
 @dataclass(frozen=True, slots=True)
 class HostRewrite:
-    """Host sent upstream: `fixed`, or of a `header`, or out of the path; else the upstream's own name where `is_own`; else the Host
-    that came in."""
+    """Host header of upstream requests.
+
+    It is `fixed`, the value of the request header `header`, or the result of `substitute` on the path. Without these it is the
+    upstream's host name if `uses_upstream_name`, else the Host of the request.
+    """
 
     fixed: bytes | None = None
     header: bytes | None = None
@@ -122,7 +131,7 @@ class HostRewrite:
 
     @classmethod
     def build(cls, route: Route) -> "HostRewrite":
-        """Host rewrite of a route; `set_request_headers` may set Host (specification, release 0.9)."""
+        """Return the Host rewrite of a route; a Host in `set_request_headers` takes precedence."""
         for name, value in route.set_request_headers.items():
             if name.lower() == "host":
                 return cls(fixed=value.encode("latin-1"))
@@ -139,11 +148,14 @@ class HostRewrite:
 
     @property
     def depends_on_request(self) -> bool:
-        """Whether more of a request than its Host has a say."""
+        """Return whether the result depends on more of a request than its Host."""
         return self.header is not None or self.substitute is not None
 
     def apply(self, request_host: bytes, upstream_name: bytes | None, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """Host header.  `own` is the name of the chosen upstream, None where it is an address.  Raises BadRequest for what is no host."""
+        """Return the Host header. `upstream_name` is the selected upstream's host name, None if it is an IP address.
+
+        Raises BadRequest if the request determines the host and it is invalid or ambiguous.
+        """
         if self.fixed is not None:
             return self.fixed
         if self.uses_upstream_name:
@@ -159,11 +171,11 @@ class HostRewrite:
 
 
 def upstream_hostname(url: Url) -> bytes | None:
-    """Host name of an upstream; an address has no name of its own, so the Host that came in passes."""
+    """Return the host name of an upstream; None for an IP address, for which the request's Host is sent."""
     return None if parse_ip(url.host.strip("[]")) else url.host_port.encode("ascii")
 
 
 def _validate_host(host_header: bytes) -> bytes:
-    """The one door for a Host that a client has a say in: what is no host name with an optional port is refused."""
+    """Return the canonical form of a Host that a client can influence. Raises BadRequest unless it is a host with an optional port."""
     host, port = canonical_host(host_header)
     return (host if port is None else f"{host}:{port}").encode("ascii")

@@ -65,8 +65,8 @@ class LeastRequest:
             return self._robin.next_index(
                 eligible, [weight / (1 + busy) ** self._bias for weight, busy in zip(self._weights, active, strict=True)]
             )
-        sample = self._rng.sample(eligible, min(self._choices, len(eligible)))
-        return min(sample, key=active.__getitem__)
+        drawn = self._rng.sample(eligible, min(self._choices, len(eligible)))
+        return min(drawn, key=active.__getitem__)
 
 
 class RandomChoice:
@@ -76,7 +76,8 @@ class RandomChoice:
 
     def choose(self, eligible: Eligible, active: Sequence[int], key: bytes) -> int:
         sums = list(accumulate(self._weights[index] for index in eligible))
-        return eligible[bisect_left(sums, self._rng.randrange(sums[-1]) + 1)]
+        draw = self._rng.randrange(sums[-1]) + 1
+        return eligible[bisect_left(sums, draw)]
 
 
 class HashTable:
