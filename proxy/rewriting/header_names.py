@@ -29,7 +29,7 @@ _DASHLESS_PREFIXES = tuple(
 # Without dashes, as above. With these an application or its server runs another method or serves another URL than gate authorized.
 _OVERRIDE_NAMES = frozenset(
     b"xhttpmethodoverride xhttpmethod xhttpverb xmethod xmethodoverride xoverridemethod xoriginalmethod "  # Rack, Express, Symfony, OData
-    b"xoriginalurl xoriginaluri xoriginalpath xoriginalhost xrewriteurl xrewriteuri xrewritepath xoverrideurl "  # IIS and compatible servers
+    b"xoriginalurl xoriginaluri xoriginalpath xoriginalhost xrewriteurl xrewriteuri xrewritepath xoverrideurl "  # IIS and the like
     b"xmsoriginalurl xwawsunencodedurl xhttphostoverride xproxyurl xhost "
     b"xscriptname scriptname xpathinfo pathinfo xhttppathinfo".split()  # WSGI servers and middlewares
 )
