@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 
 from config.routes.upstreams.upstream_health import GrpcHealthCheck
-from proxy.upstreams.health_checks import HealthCheckFailed
+from proxy.upstreams.health_state import HealthCheckFailed
 from proxy.upstreams.outgoing_request import Upstream
 
 METHOD = "/grpc.health.v1.Health/Check"

@@ -3,7 +3,6 @@
 import asyncio
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import structlog
 
@@ -13,6 +12,7 @@ from foundation.errors import UpstreamError
 from foundation.tasks import spawn
 from foundation.telemetry import metrics
 from proxy.upstreams.cluster import ClusterMember
+from proxy.upstreams.health_state import HealthCheckFailed, HealthState
 from proxy.upstreams.outgoing_request import OutgoingRequest, Upstream
 from proxy.upstreams.upstream_client import UpstreamClient
 from proxy.upstreams.upstream_exchange import StaleConnection
@@ -21,35 +21,6 @@ log = structlog.get_logger(__name__)
 
 _MAX_RESPONSE_BYTES = 64 * 1024  # bytes of an answer, of which only the status counts, and of a greeting
 _UNAVAILABLE = 503
-
-
-class HealthCheckFailed(Exception):
-    """Failure of a check; the message says how.  `immediate`: the upstream itself says so, and no threshold is waited for."""
-
-    def __init__(self, message: str, *, immediate: bool = False):
-        super().__init__(message)
-        self.immediate = immediate
-
-
-@dataclass(slots=True)
-class HealthState:
-    """Health by one check's results.  Until the first of them an upstream is asked: nothing speaks against it."""
-
-    unhealthy_threshold: int
-    healthy_threshold: int
-    is_healthy: bool = True
-    _consecutive: int = 0  # results that speak against `is_healthy`
-    _is_new: bool = True
-
-    def record(self, *, success: bool, immediate: bool = False) -> bool:
-        """Result of a check; true where it changes `is_healthy`."""
-        threshold = self.healthy_threshold if success else self.unhealthy_threshold
-        self._consecutive = 0 if success == self.is_healthy else self._consecutive + 1
-        changed = self._consecutive >= threshold or (self._consecutive > 0 and (self._is_new or immediate))
-        self._is_new = False
-        if changed:
-            self.is_healthy, self._consecutive = success, 0
-        return changed
 
 
 class HealthChecks:

@@ -15,7 +15,7 @@ from h2.events import RequestReceived, StreamEnded
 
 from config.routes.route import Route
 from proxy.upstreams.grpc_health import METHOD, check_grpc
-from proxy.upstreams.health_checks import HealthCheckFailed
+from proxy.upstreams.health_state import HealthCheckFailed
 from proxy.upstreams.outgoing_request import Upstream
 from proxy.upstreams.upstream_tls import client_context
 from tests.support.certs import certificate_files

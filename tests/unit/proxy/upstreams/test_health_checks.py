@@ -7,7 +7,8 @@ from structlog.testing import capture_logs
 from config.routes.route import Route
 from foundation.telemetry import metrics
 from proxy.upstreams.cluster import Clusters, ClusterSelection, NoHealthyUpstream
-from proxy.upstreams.health_checks import HealthChecks, HealthState
+from proxy.upstreams.health_checks import HealthChecks
+from proxy.upstreams.health_state import HealthState
 from proxy.upstreams.upstream_client import UpstreamClient
 from tests.support.eventually import eventually
 from tests.support.upstream import OK, CanaryUpstream
