@@ -1,4 +1,4 @@
-"""HTTP forwarding: carries one request and its response between an ASGI client and an upstream, both bodies streaming."""
+"""HTTP forwarding: streams one request and its response between an ASGI client and an upstream."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,10 +15,10 @@ from proxy.upstreams.upstream_exchange import StaleConnection, UpstreamExchange
 
 ResponseRule = Callable[[Sequence[Header]], list[Header]]
 
-# A request without a body is answered by then, as a rule, and never pays for a task that waits for its client to leave.
+# Most requests without a body are answered within this time, so they need no task that watches for a disconnect.
 WATCH_DELAY = 0.05  # seconds
 
-# What may be sent twice (RFC 9110 9.2.2).
+# Methods of requests that may be repeated (RFC 9110 9.2.2).
 IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 
 SWITCHING_PROTOCOLS = 101
@@ -37,18 +37,19 @@ class TerminationReason(StrEnum):
     PROTOCOL_ERROR = "websocket_protocol_error"
 
 
-@dataclass(slots=True, eq=False)  # not frozen: one is made for each request
+@dataclass(slots=True, eq=False)  # not frozen, because it is created for each request
 class StreamHandle:
-    """Handle to end what is being carried: whoever carries it sets `end`, which may be called once, at any time."""
+    """Handle to cancel a stream. The forwarding code sets `cancel`, which may be called once, at any time."""
 
     cancel: Callable[[], None] = lambda: None
 
 
 @dataclass(slots=True)
 class ForwardResult:
-    """Result of forwarding.  `status` is None where the client left before the upstream answered; `bytes_sent` counts the response body.
+    """Result of forwarding a request.
 
-    `bytes_received` is None for all but what became a tunnel.
+    `status` is None if the client disconnected before the upstream responded. `bytes_sent` counts the response body. `bytes_received` is
+    None unless the request became a tunnel.
     """
 
     status: int | None = None
@@ -57,7 +58,7 @@ class ForwardResult:
     bytes_received: int | None = None
 
 
-# What takes both connections over where an upstream changes protocols as it was asked; returns at their end.
+# Takes over both connections after a requested protocol switch, and returns when they are closed.
 UpgradeHandler = Callable[[UpstreamExchange, Sequence[Header], StreamHandle, ForwardResult], Awaitable[None]]
 
 
@@ -71,7 +72,11 @@ async def forward(
     on_upgrade: UpgradeHandler | None = None,
     deferred: "DeferredWatches | None" = None,
 ) -> ForwardResult:
-    """Forward one request.  UpstreamError, UpstreamTimeout, AccessRevoked only while nothing has been sent; later, the response breaks."""
+    """Forward one request and its response.
+
+    Raises UpstreamError, UpstreamTimeout or AccessRevoked, all only before anything has been sent to the client; after that, the response
+    is aborted instead.
+    """
     result = ForwardResult()
     watch = DisconnectWatch(receive, request.timeout, deferred or DeferredWatches())
     handle.cancel = watch.revoke
@@ -93,7 +98,7 @@ async def forward(
         if result.status is None:
             raise
         result.termination = TerminationReason.UPSTREAM_RESET
-    except OSError:  # ASGI: `send` raises one where the client is gone
+    except OSError:  # ASGI: `send` raises one if the client has disconnected
         result.termination = TerminationReason.CLIENT_DISCONNECTED
     finally:
         watch.stop()
@@ -108,7 +113,10 @@ async def forward(
 async def _send_request(
     request: OutgoingRequest, client: UpstreamClient, watch: "DisconnectWatch"
 ) -> tuple[UpstreamExchange, int, Sequence[Header]]:
-    """The head of the answer; asked twice where an idle connection turned out to be closed, and nothing speaks against it."""
+    """Send a request and return its exchange, status and response headers.
+
+    Retry once on a new connection if the idle one was closed, the method is idempotent and no part of the body was sent.
+    """
     try:
         return await _send_once(request, client, watch)
     except StaleConnection:
@@ -146,7 +154,7 @@ async def _stream_response(exchange: UpstreamExchange, send: Send, status: int, 
 
 
 async def _abort_response(result: ForwardResult, send: Send) -> None:
-    """A response that was not finished must not look finished."""
+    """Abort an incomplete response, because it must not look complete. Raises AccessRevoked if none was started."""
     if result.termination is TerminationReason.CLIENT_DISCONNECTED:
         return
     if result.status is None:
@@ -162,7 +170,7 @@ def _is_event_stream(headers: Sequence[Header]) -> bool:
 
 
 class DeferredWatches:
-    """Line of the watches that nearly all end before they begin, in the order in which they may have to: one timer for all of them."""
+    """Disconnect watches that start after WATCH_DELAY unless their request completes first, with one timer for all of them."""
 
     __slots__ = ("_due", "_timer")
 
@@ -189,9 +197,9 @@ class DeferredWatches:
 
 
 class DisconnectWatch:
-    """Watch over one exchange: cancels the carrying task when its client leaves or its time is up, and remembers which of the two it was.
+    """Watch of one exchange: it cancels the forwarding task when the client disconnects, the timeout expires or access is revoked.
 
-    `exchange` is where the request, and a body of it, goes; it may change until `has_begun_upload`.
+    It records which of them it was. `exchange` gets the request body; it may be replaced until `upload_started`.
     """
 
     __slots__ = (
@@ -222,7 +230,7 @@ class DisconnectWatch:
         self.upload_started = False
 
     def start_deferred(self) -> None:
-        """Start for a request that has ended: its time runs from now."""
+        """Start the timeout of a request without a body now, and the watch for a disconnect after WATCH_DELAY."""
         if self._timeout is not None:
             self._deadline = self._loop.time() + self._timeout
             if self._timeout <= WATCH_DELAY:
@@ -231,7 +239,7 @@ class DisconnectWatch:
         self._deferred.add(self, self._loop)
 
     def start(self) -> None:
-        """Begin to look, in earnest."""
+        """Start watching for a disconnect, and arm the timeout."""
         self._arm(self._deadline)
         self._reader = spawn(self._await_disconnect(), name="watch for a client that leaves")
 
@@ -239,7 +247,7 @@ class DisconnectWatch:
         self._reader = spawn(self._upload(), name="upload to an upstream")
 
     def pause_upload(self) -> None:
-        """Hold the upload: nothing of it has been sent; what comes now waits for the next exchange."""
+        """Cancel an upload that has sent nothing yet, so that the next exchange gets the body."""
         if self._reader is not None:
             self._reader.cancel()
 
@@ -247,7 +255,7 @@ class DisconnectWatch:
         self._end(TerminationReason.ACCESS_ENDED)
 
     def disable_timeout(self) -> None:
-        """Lift the time limit, not the watch for the client."""
+        """Remove the timeout, and continue to watch for a disconnect."""
         self._timeout = self._deadline = None
         self._disarm()
         if self._reader is None:
@@ -255,7 +263,7 @@ class DisconnectWatch:
             self.start()
 
     def cancellation_reason(self) -> TerminationReason:
-        """Reason of a cancellation of ours.  Raises CancelledError where it was not ours."""
+        """Return why this watch cancelled the task. Raises CancelledError if the cancellation came from elsewhere."""
         if self._reason is None or self._task.uncancel() > 0:
             raise asyncio.CancelledError
         return self._reason
@@ -297,11 +305,14 @@ class DisconnectWatch:
             else:
                 self._end(TerminationReason.CLIENT_DISCONNECTED)
         except UpstreamError:
-            # The upstream stopped reading.  It may have answered first, so the response's side finds out what became of it.
+            # The upstream stopped reading. It may have responded first, so reading the response decides the outcome.
             self._restart_timer()
 
     async def _upload_body(self) -> bool:
-        """True at the end of the body, False where the client left.  An upstream that takes nothing is measured by the same time."""
+        """Upload the request body. Return whether it is complete; False if the client disconnected.
+
+        The timeout also limits how long the upstream may read nothing.
+        """
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":

@@ -1,11 +1,14 @@
-"""Idle timeout of a tunnel: neither end has said anything for too long."""
+"""Idle timeout of a tunnel, for when neither side sends anything."""
 
 import asyncio
 from collections.abc import Callable
 
 
 class IdleTimer:
-    """Idle timer; `most` is in seconds, None for ever.  `is_hindered`: an end can't say anything now, so time does not count."""
+    """Timer that calls `on_idle` after `timeout` seconds without activity; None disables it.
+
+    While `is_blocked` returns true, a side cannot send, so the time does not count.
+    """
 
     __slots__ = ("_idle_since", "_is_blocked", "_loop", "_on_idle", "_timeout", "_timer")
 
@@ -25,7 +28,7 @@ class IdleTimer:
             self._timer.cancel()
 
     def touch(self) -> None:
-        """Note activity; called with each piece, so it only looks at the clock; the timer does the rest."""
+        """Record activity. It only reads the clock, because it is called for each chunk."""
         self._idle_since = self._loop.time()
 
     def _on_timer(self, timeout: float) -> None:

@@ -1,6 +1,6 @@
-"""TCP tunnel: CONNECT was let in, so dial its upstream, answer 200 (RFC 9110 9.3.6), and let bytes pass both ways.
+"""TCP tunnel for an authorized CONNECT: dial the upstream, respond 200 (RFC 9110 9.3.6), and relay bytes in both directions.
 
-What the client sends before it has our 200 waits in the listener: it goes to the upstream with the tunnel, or nowhere.
+Bytes that the client sends before the 200 stay in the listener. They reach the upstream only if the tunnel is established.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, TunnelSide, 
 
 @dataclass(frozen=True, slots=True)
 class TunnelLimits:
-    """Limits in seconds, None for none: how long a tunnel may live from the 200 on, and how long neither of its ends may say anything."""
+    """Limits of a tunnel in seconds, None for unlimited. `lifetime` starts with the 200."""
 
     lifetime: float | None
     idle_timeout: float | None
@@ -36,9 +36,10 @@ async def tunnel_tcp(
     *,
     client_half_closes: bool = True,
 ) -> ForwardResult:
-    """Carry one tunnel until its end.  `name` is the route's, in metrics.  Without `client_half_closes` a client that ends is gone.
+    """Run one tunnel until it is closed.
 
-    Raises UpstreamError or AccessRevoked only while nothing has been sent.
+    `name` is the route's label in metrics. Without `client_half_closes`, the end of the client's data closes the tunnel. Raises
+    UpstreamError or AccessRevoked, both only before anything has been sent.
     """
     tunnel, result = ByteTunnel(half_closes=True, client_half_closes=client_half_closes, idle_timeout=limits.idle_timeout), ForwardResult()
     watch = DisconnectWatch(receive, None, DeferredWatches())
@@ -53,7 +54,7 @@ async def tunnel_tcp(
         if result.termination is TerminationReason.ACCESS_ENDED:
             raise AccessRevoked from None
         return result
-    except OSError:  # ASGI: the client has gone
+    except OSError:  # ASGI: the client has disconnected
         result.termination = TerminationReason.CLIENT_DISCONNECTED
         return result
     finally:

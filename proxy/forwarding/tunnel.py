@@ -1,4 +1,4 @@
-"""Tunnel: bytes both ways between two connections, read no faster than the other end takes them, until one of them ends."""
+"""Tunnel: relays bytes between two connections in both directions, with back-pressure, until one of them closes."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -10,34 +10,31 @@ from proxy.forwarding.http_forwarding import ForwardResult, StreamHandle, Termin
 from proxy.forwarding.idle_timer import IdleTimer
 from proxy.tcp_keepalive import enable_tcp_keepalive
 
-# An end that takes nothing for so long is gone, whatever its kernel says.
-STALL_TIMEOUT = 300.0
-# Of an upstream, once its tunnel has ended, to take what was sent to it.
-CLOSE_TIMEOUT = 10.0
-# A server that stops lets tunnels go on for so long; nobody can tell their ends to hurry.
-DRAIN_TIMEOUT = 5.0
+STALL_TIMEOUT = 300.0  # seconds; a side that reads nothing for this long is aborted
+CLOSE_TIMEOUT = 10.0  # seconds for an upstream to read the remaining bytes after its tunnel has closed
+DRAIN_TIMEOUT = 5.0  # seconds that TCP tunnels may continue during a shutdown
 
 CONGESTED, RATE, CONNECTING = 1, 2, 4
 
 
 class TunnelConnection(Protocol):
-    """Transport protocol: what is used of asyncio's transports; the listener's connections have it too."""
+    """Subset of asyncio's transport interface that tunnels use; the listener's connections implement it too."""
 
     def write(self, data: bytes) -> None: ...
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
     def write_eof(self) -> None:
-        """Half-close, after everything that was written; what comes is still read."""
+        """Half-close after all written bytes are sent; reading continues."""
 
     def close(self) -> None:
-        """Close, after everything that was written."""
+        """Close after all written bytes are sent."""
 
     def abort(self) -> None: ...
     def get_extra_info(self, name: str) -> Any: ...
 
 
 class TunnelSide(asyncio.Protocol):
-    """Side of a tunnel: what comes from one connection; `peer` is where it goes.  An asyncio protocol, told when the listener stops."""
+    """One side of a tunnel: an asyncio protocol that forwards what `connection` receives to `peer`."""
 
     __slots__ = ("_pause_reasons", "_stall_timer", "bytes_read", "connection", "has_sent_eof", "peer")
 
@@ -46,7 +43,7 @@ class TunnelSide(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.bytes_read = 0
-        self.has_sent_eof = False  # it says nothing more, and may still listen
+        self.has_sent_eof = False  # it sends no more, but may still receive
         self._pause_reasons = 0
         self._stall_timer: asyncio.TimerHandle | None = None
 
@@ -56,7 +53,7 @@ class TunnelSide(asyncio.Protocol):
 
     @property
     def is_congested(self) -> bool:
-        """Whether this end does not read what it is sent."""
+        """Return whether this side is not reading the bytes sent to it."""
         return self._stall_timer is not None
 
     def pause_writing(self) -> None:
@@ -80,7 +77,7 @@ class TunnelSide(asyncio.Protocol):
             self._stall_timer = None
 
     def pause(self, reason: int) -> None:
-        """Stop reading, until every reason for it is released."""
+        """Pause reading until `resume` has been called for every reason."""
         self._pause_reasons |= reason
         self.connection.pause_reading()
 
@@ -91,8 +88,10 @@ class TunnelSide(asyncio.Protocol):
 
 
 class ConnectionTakeover(Protocol):
-    """Takeover of the client's connection, the listener's `gate.tunnel`: answers 101, or 200 to a CONNECT, with these headers, gives the
-    connection to the side, and returns it with what was sent ahead.
+    """Takeover of the client's connection: the listener's ASGI extension `gate.tunnel`.
+
+    It responds with 101, or with 200 to CONNECT, and the given headers. It connects `protocol` to the connection, and returns the
+    connection and the bytes that the client has already sent.
     """
 
     def __call__(
@@ -101,7 +100,7 @@ class ConnectionTakeover(Protocol):
 
 
 class Tunnel:
-    """Tunnel of two sides.  `ending` becomes what it is by whatever comes first; from then on `ended` is done."""
+    """Tunnel between two sides. The first cause of its end sets `termination` and completes `closed`."""
 
     client: TunnelSide
     upstream: TunnelSide
@@ -115,7 +114,7 @@ class Tunnel:
         self._timer: asyncio.TimerHandle | None = None
 
     def revoke(self) -> None:
-        """End because access has ended."""
+        """Close because access has been revoked."""
         raise NotImplementedError
 
     def on_timeout(self) -> None:
@@ -131,12 +130,12 @@ class Tunnel:
                 side.data_received(data)
 
     def stop(self) -> None:
-        """End both connections, whatever has become of them."""
+        """Close both connections, whatever their state."""
         if self._timer is not None:
             self._timer.cancel()
         self.client.stop()
         self.upstream.stop()
-        # One that takes nothing would keep its connection, closed as it is, until all was sent; the listener has deadlines of its own.
+        # An upstream that reads nothing would keep its closed connection open; the listener has its own deadlines for clients.
         self._loop.call_later(CLOSE_TIMEOUT, self.upstream.connection.abort)
 
     def _finish(self) -> None:
@@ -150,10 +149,10 @@ class Tunnel:
 
 
 class ByteTunnel(Tunnel):
-    """Tunnel of opaque bytes.  `half_closes`: one direction may end before the other, as TCP has it; the client's only where
-    `client_half_closes`.
+    """Tunnel of opaque bytes.
 
-    `silence` is how long neither end may say anything, in seconds, None for ever.
+    With `half_closes`, one direction may close before the other, as in TCP; the client's only with `client_half_closes`. `idle_timeout`
+    is in seconds, None for unlimited.
     """
 
     def __init__(self, *, half_closes: bool = False, client_half_closes: bool = True, idle_timeout: float | None = None) -> None:
@@ -181,7 +180,7 @@ class ByteTunnel(Tunnel):
         super().stop()
 
     def _is_blocked(self) -> bool:
-        """Who may say nothing more is not silent; who takes nothing for too long is cut for that."""
+        """Return whether back-pressure keeps a side from sending. STALL_TIMEOUT limits that instead of the idle timeout."""
         return self.client.is_congested or self.upstream.is_congested
 
     def drain(self) -> None:
@@ -191,13 +190,13 @@ class ByteTunnel(Tunnel):
             self.abort(TerminationReason.SHUTDOWN)
 
     def abort(self, reason: TerminationReason) -> None:
-        """End at once: no byte passes any more."""
+        """Abort both connections immediately; no further bytes are relayed."""
         self._end(reason)
         for side in (self.client, self.upstream):
             side.connection.abort()
 
     def on_connection_lost(self, side: TunnelSide, error: Exception | None) -> None:
-        """Connection lost: what that end has sent still reaches the other, if it takes it in time; that it broke off reaches it, too."""
+        """Close the other side after it has received the remaining bytes; after a reset of a TCP tunnel, abort it too."""
         self._end(
             TerminationReason.CLIENT_DISCONNECTED
             if side is self.client
@@ -229,7 +228,7 @@ class _BytesSide(TunnelSide):
         self._allow_half_close = allow_half_close
 
     def connection_made(self, transport: Any) -> None:
-        """Connection made, for who dials: nothing is read before the other end is there."""
+        """Store a dialed connection, and do not read from it before the tunnel starts."""
         self.connection = transport
         self.pause(CONNECTING)
 
@@ -240,7 +239,7 @@ class _BytesSide(TunnelSide):
             self.peer.connection.write(data)
 
     def eof_received(self) -> bool:
-        """Half-close of the peer.  True: it has said everything, and still listens."""
+        """Handle the end of this side's data. Return whether the connection stays open for sending."""
         if not self._allow_half_close or self._tunnel.closed.done():
             return False
         self.has_sent_eof = True
@@ -260,14 +259,18 @@ class _BytesSide(TunnelSide):
             self._tunnel.on_connection_lost(self, error)
 
     def stopped(self) -> None:
-        """Shutdown of the listener."""
+        """Handle the shutdown of the listener."""
         self._tunnel.drain()
 
 
 async def run_tunnel(
     tunnel: Tunnel, client_prefix: bytes, upstream_prefix: bytes, timeout: float | None, handle: StreamHandle, result: ForwardResult
 ) -> None:
-    """Carry until the end, which the handle may bring; `result` tells of it.  `timeout` is in seconds from now, None for none."""
+    """Run a tunnel until it is closed or the handle cancels it, and record its outcome in `result`.
+
+    `client_prefix` and `upstream_prefix` are bytes that were received before the tunnel started. `timeout` is in seconds from now, None
+    for none.
+    """
     handle.cancel = tunnel.revoke
     try:
         tunnel.start(client_prefix, upstream_prefix, timeout)
