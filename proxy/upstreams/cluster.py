@@ -1,4 +1,4 @@
-"""Cluster, the upstreams of one route: which of them is asked, which instead where it can't be reached, and what is under way where."""
+"""Clusters: the upstreams of a route, with selection, retries on connection failures, and active requests per upstream."""
 
 import random
 import ssl
@@ -21,19 +21,18 @@ from proxy.upstreams.outliers import OutlierDetector, OutlierState
 
 log = structlog.get_logger(__name__)
 
-# Of one request, where upstreams can't be connected to: the first choice and two others.
-MAX_ATTEMPTS = 3
+MAX_ATTEMPTS = 3  # upstreams per request, if connections fail
 
 
 class NoHealthyUpstream(UpstreamError):
-    """Error where no upstream of a cluster may be asked."""
+    """Error of a request for which a cluster has no available upstream."""
 
     status = 503
 
 
 @dataclass(slots=True, eq=False)
 class MemberState:
-    """State of one upstream now.  `active` counts the requests under way, `failing` holds the numbers of checks that fail."""
+    """State of one upstream. `active` counts active requests, `failing` contains the indexes of failing health checks."""
 
     active: int = 0
     failing: frozenset[int] = frozenset()
@@ -49,7 +48,10 @@ class MemberState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterMember:
-    """Member of a cluster.  `host` is its own name, None for an address; `http2` is how it is verified where it speaks HTTP/2."""
+    """Member of a cluster.
+
+    `hostname` is None for an IP address. `http2` is the TLS context of gRPC health checks, None if they need none.
+    """
 
     name: str
     upstream: Upstream
@@ -60,6 +62,8 @@ class ClusterMember:
 
 
 class Cluster:
+    """Upstreams of one route, among which it balances requests."""
+
     def __init__(self, route: Route, members: tuple[ClusterMember, ...], rng: random.Random, clock: Callable[[], float] = time.monotonic):
         self.members = members
         self._clock = clock
@@ -71,7 +75,7 @@ class Cluster:
         self.is_sticky = isinstance(self._balancer, HashTable)
 
     def choose(self, key: bytes = b"", excluded: Collection[int] = ()) -> int:
-        """Index of the member to ask.  Raises NoHealthyUpstream."""
+        """Return the index of the member for a request. Raises NoHealthyUpstream if none is available."""
         eligible = tuple(index for index in self._all if index not in excluded) if excluded else self._all
         if self._has_checks:
             now = self._clock()
@@ -83,7 +87,7 @@ class Cluster:
         return self._balancer.choose(eligible, [member.state.active for member in self.members], key)
 
     def record_response(self, index: int, status: int) -> None:
-        """Note the outcome of a request, for outlier detection."""
+        """Record the response status of a request for outlier detection."""
         if self._detector is None:
             return
         outliers = [member.state.outlier for member in self.members]
@@ -94,7 +98,7 @@ class Cluster:
             log.warning("upstream ejected", upstream=name, reason=reason)
 
     def available(self) -> int:
-        """Number of members that may be asked."""
+        """Return the number of members that are healthy and not ejected."""
         now = self._clock()
         return sum(member.state.is_available(now) for member in self.members)
 
@@ -103,7 +107,7 @@ class Cluster:
         return sum(member.state.outlier.is_ejected(now) for member in self.members)
 
     def health(self, member: ClusterMember) -> str:
-        """Health of one member, in words."""
+        """Return the health of one member as text for operators."""
         if not member.state.is_healthy:
             return "unhealthy"
         if member.state.outlier.is_ejected(self._clock()):
@@ -112,13 +116,16 @@ class Cluster:
 
 
 class ClusterSelection:
-    """Selection of an upstream of a cluster for one request: `begin` and then `end`, once each."""
+    """Selection of an upstream for one request. Call `start` and then `finish`, once each."""
 
     __slots__ = ("_cluster", "_fallback_host", "_key", "_member", "_tried")
 
     def __init__(self, cluster: Cluster, key: bytes, *, fallback_host: bytes | None = None):
-        """`other_host`: the Host that is sent is the upstream's own name, or this one where that is an address; None: it is the same
-        for all.  Raises NoHealthyUpstream."""
+        """Select an upstream.
+
+        `fallback_host` is the Host for upstreams that are IP addresses, if requests carry the upstream's host name; None if all upstreams
+        get the same Host. Raises NoHealthyUpstream.
+        """
         self._cluster, self._key, self._fallback_host = cluster, key, fallback_host
         self._tried: list[int] = [cluster.choose(key)]
         self._member = cluster.members[self._tried[0]]
@@ -135,13 +142,16 @@ class ClusterSelection:
         self._member.state.active += 1
 
     def finish(self, status: int | None) -> None:
-        """End of the request.  `status` is that of the answer, or of the error that stood in for one; None where the client left first."""
+        """Finish the request.
+
+        `status` is that of the response or of gate's error response; None if the client disconnected first.
+        """
         self._member.state.active -= 1
         if status is not None:
             self._cluster.record_response(self._tried[-1], status)
 
     def retry_next_member(self, request: OutgoingRequest) -> bool:
-        """Retry: nobody could be reached here, so nothing was sent: take the request to another upstream, if there is one."""
+        """Move a request that could not be sent to another upstream. Return False if none is left."""
         if not self.select_next():
             return False
         request.upstream = self.upstream
@@ -150,7 +160,7 @@ class ClusterSelection:
         return True
 
     def select_next(self) -> bool:
-        """Move to another upstream; False where there is none left."""
+        """Select another upstream. Return False if none is left."""
         if len(self._tried) == min(MAX_ATTEMPTS, len(self._cluster.members)):
             return False
         try:
@@ -165,12 +175,12 @@ class ClusterSelection:
 
 
 class Clusters:
-    """Clusters of one configuration.  What is the same in the next one lives on: a cluster, and what is known of an upstream."""
+    """Clusters of one configuration. Unchanged clusters and upstreams keep their state across reloads."""
 
     def __init__(self, routes: Iterable[Route], previous: "Clusters | None" = None):
         self._clusters: dict[str, Cluster] = {}
         self._members: dict[object, ClusterMember] = {}
-        rng = random.Random()  # noqa: S311 - who is asked is no secret
+        rng = random.Random()  # noqa: S311 - the selection is no secret
         clusters, members = (previous._clusters, previous._members) if previous is not None else ({}, {})
         for route in filter(_needs_cluster, routes):
             key = _cluster_key(route)
@@ -181,7 +191,7 @@ class Clusters:
             self._members |= {_member_key(route, member.upstream): member for member in cluster.members}
 
     def get(self, route: Route) -> Cluster | None:
-        """Cluster of a route; None where there is nothing to choose."""
+        """Return the cluster of a route; None if the route needs no selection."""
         return self._clusters.get(_cluster_key(route)) if _needs_cluster(route) else None
 
     def members(self) -> Collection[ClusterMember]:
@@ -209,7 +219,7 @@ def _member_key(route: Route, upstream: Upstream) -> object:
 
 
 def _cluster_key(route: Route) -> str:
-    """What makes two clusters the same."""
+    """Return a key that is equal for clusters that can share their state."""
     settings = (route.lb_policy, route.least_request_lb_config, route.ring_hash_lb_config, route.maglev_lb_config)
     watched = (route.health_checks, route.outlier_detection)
     return repr((route.to, settings, watched, id(upstream_tls.client_context(route)), route.tls_server_name))

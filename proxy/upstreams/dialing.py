@@ -1,6 +1,6 @@
-"""TCP dialing of one upstream of a route, for whoever carries bytes that nobody reads.
+"""Connections to upstreams for TCP tunnels.
 
-Never one of the pool: what an earlier exchange left on a connection would be the first thing that a tunnel's client hears.
+They are never taken from the pool, because bytes left over from an earlier exchange would reach the tunnel's client first.
 """
 
 import asyncio
@@ -25,7 +25,10 @@ async def dial(
     protocol: asyncio.Protocol,
     statistics: RouteStatistics | None = None,
 ) -> asyncio.Transport:
-    """TCP connection.  `selection` is where it was chosen among several: another is tried if it can't be reached.  UpstreamError."""
+    """Open a TCP connection to an upstream, or to another one of `selection` if that fails.
+
+    Raises UpstreamError if no connection can be opened.
+    """
     while True:
         try:
             transport = await _connect(upstream, family, upstream_errors, protocol)
@@ -49,7 +52,7 @@ async def _connect(upstream: Upstream, family: int, upstream_errors: UpstreamErr
             transport, _ = await asyncio.get_running_loop().create_connection(
                 lambda: protocol, upstream.host, upstream.port or 0, family=family, happy_eyeballs_delay=_HAPPY_EYEBALLS_DELAY
             )
-    except OSError as error:  # also where it took too long
+    except OSError as error:  # includes timeouts
         raise upstream_errors.connect_error(upstream.endpoint, error) from error
     upstream_errors.record_success(upstream.endpoint)
     set_read_size(transport, MAX_READ_BYTES)

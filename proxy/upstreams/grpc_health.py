@@ -1,6 +1,6 @@
-"""gRPC health check (grpc.health.v1): one question to an upstream's health service, over a connection of its own.
+"""gRPC health check (grpc.health.v1): one request to an upstream's health service, on a new connection.
 
-Not by a channel of grpcio: that can't leave a certificate unverified, which a route may ask for.
+It does not use a grpcio channel, because that cannot skip certificate verification, which a route may require.
 """
 
 import ssl
@@ -15,12 +15,15 @@ from proxy.upstreams.health_state import HealthCheckFailed
 from proxy.upstreams.outgoing_request import Upstream
 
 METHOD = "/grpc.health.v1.Health/Check"
-_MAX_RESPONSE_BYTES = 64 * 1024  # bytes of an answer, which has a dozen
-_PREFIX = struct.Struct(">BI")  # compressed or not, length
+_MAX_RESPONSE_BYTES = 64 * 1024  # a regular response has about a dozen bytes
+_PREFIX = struct.Struct(">BI")  # compressed flag, length
 
 
 async def check_grpc(upstream: Upstream, context: ssl.SSLContext | None, check: GrpcHealthCheck, timeout_seconds: float) -> None:
-    """gRPC health check.  Raises Unhealthy unless the answer is SERVING; OSError where there is none, or a step takes over `seconds`."""
+    """Check an upstream's gRPC health service.
+
+    Raises HealthCheckFailed unless the response is SERVING, and OSError if there is none or a step exceeds `timeout_seconds`.
+    """
     request = health_pb2.HealthCheckRequest(service=check.service_name).SerializeToString()
     headers = {
         "host": check.authority or upstream.url.raw_authority,

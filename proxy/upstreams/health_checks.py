@@ -1,4 +1,4 @@
-"""Health checks of upstreams (`health_checks`), made in the background while a configuration wants them."""
+"""Health checks of upstreams (`health_checks`), which run in the background."""
 
 import asyncio
 import random
@@ -19,16 +19,16 @@ from proxy.upstreams.upstream_exchange import StaleConnection
 
 log = structlog.get_logger(__name__)
 
-_MAX_RESPONSE_BYTES = 64 * 1024  # bytes of an answer, of which only the status counts, and of a greeting
+_MAX_RESPONSE_BYTES = 64 * 1024  # of an HTTP response, of which only the status counts, or of a TCP greeting
 _UNAVAILABLE = 503
 
 
 class HealthChecks:
-    """Health checker; `use` says whose checks are made from now on; those of an upstream that is still there go on as they are."""
+    """Health checker of all clusters. `update` sets the members to check; checks of unchanged members continue."""
 
     def __init__(self, client: UpstreamClient, rng: random.Random | None = None):
         self._client = client
-        self._rng = rng or random.Random()  # noqa: S311 - so that checks don't come all at once
+        self._rng = rng or random.Random()  # noqa: S311 - spreads the checks
         self._running: dict[ClusterMember, list[asyncio.Task[None]]] = {}
 
     def update(self, members: Iterable[ClusterMember]) -> None:
@@ -65,7 +65,7 @@ class HealthChecks:
         return interval.total_seconds() + self._rng.random() * jitter
 
     async def _check(self, member: ClusterMember, check: HealthCheck) -> tuple[str, bool]:
-        """(why it failed, "" where it did not; whether that counts at once)."""
+        """Return why a check failed ("" if it passed), and whether that makes the upstream unhealthy immediately."""
         try:
             async with asyncio.timeout(check.timeout.total_seconds()):
                 if check.http_health_check is not None:
@@ -103,7 +103,7 @@ class HealthChecks:
         try:
             status, _ = await exchange.response()
             received, more_body = 0, True
-            while more_body and received < _MAX_RESPONSE_BYTES:  # so that the connection can be used again
+            while more_body and received < _MAX_RESPONSE_BYTES:  # so that the connection can be reused
                 chunk, more_body = await exchange.read()
                 received += len(chunk)
             return status

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 class HealthCheckFailed(Exception):
-    """Failure of a check; the message says how.  `immediate`: the upstream itself says so, and no threshold is waited for."""
+    """Failure of a health check. If `immediate`, the upstream itself reported it, so no threshold applies."""
 
     def __init__(self, message: str, *, immediate: bool = False):
         super().__init__(message)
@@ -13,16 +13,16 @@ class HealthCheckFailed(Exception):
 
 @dataclass(slots=True)
 class HealthState:
-    """Health by one check's results.  Until the first of them an upstream is asked: nothing speaks against it."""
+    """Health by the results of one check. An upstream is healthy until the first result, which applies without a threshold."""
 
     unhealthy_threshold: int
     healthy_threshold: int
     is_healthy: bool = True
-    _consecutive: int = 0  # results that speak against `is_healthy`
+    _consecutive: int = 0  # consecutive results that contradict `is_healthy`
     _is_new: bool = True
 
     def record(self, *, success: bool, immediate: bool = False) -> bool:
-        """Result of a check; true where it changes `is_healthy`."""
+        """Record the result of a check. Return whether it changes `is_healthy`."""
         threshold = self.healthy_threshold if success else self.unhealthy_threshold
         self._consecutive = 0 if success == self.is_healthy else self._consecutive + 1
         changed = self._consecutive >= threshold or (self._consecutive > 0 and (self._is_new or immediate))

@@ -1,4 +1,4 @@
-"""Pool of idle connections to upstreams, which the next request to the same upstream uses."""
+"""Pool of idle connections to upstreams."""
 
 import asyncio
 import time
@@ -10,12 +10,12 @@ from aiohttp.connector import Connection
 
 from proxy.upstreams.upstream_connection import UpstreamConnection
 
-# Node and uvicorn close idle connections after 5 s; a request sent at that very moment would be lost.
+# Node and uvicorn close idle connections after 5 s, and a request sent at that moment would be lost.
 KEEPALIVE_TIMEOUT = 4.0  # seconds
 
 
 class IdleConnections:
-    """Pool of connections that wait for a request, by upstream; the one that waits longest is used first.
+    """Pool of idle connections by upstream, first in, first out.
 
     (aiohttp's own takes several times as long, and hands out connections on which unasked bytes have arrived.)
     """
@@ -28,7 +28,7 @@ class IdleConnections:
         return f"<IdleConnections {sum(map(len, self._waiting.values()))} of {len(self._waiting)} upstreams>"
 
     def acquire(self, key: ConnectionKey) -> Connection | None:
-        """Connection that can be used, None where none waits."""
+        """Return a usable connection, or None if the pool has none."""
         waiting, now = self._waiting.get(key), time.monotonic()
         while waiting:
             connection, released_at = waiting.popleft()

@@ -1,4 +1,4 @@
-"""Load balancing: which upstream is next.  Pure: weights, who may be chosen and what was drawn go in, an index comes out."""
+"""Load balancing policies: they choose the index of an upstream from weights, eligible upstreams and random numbers."""
 
 import random
 from array import array
@@ -18,13 +18,16 @@ Eligible = tuple[int, ...]  # ascending indexes, at least one
 
 class Balancer(Protocol):
     def choose(self, eligible: Eligible, active: Sequence[int], key: bytes) -> int:
-        """Index of an upstream.  `active` counts the requests under way at each; `key` tells who asks, for policies that stick."""
+        """Return the index of an upstream.
+
+        `active` counts the active requests of each upstream. `key` identifies the client for consistent hashing.
+        """
 
 
 class RoundRobin:
-    """Smooth weighted round robin: in each cycle of as many requests as there is weight, each upstream has its exact share, evenly.
+    """Smooth weighted round robin: in a cycle of as many requests as the total weight, each upstream gets its exact share, evenly spread.
 
-    Each set of upstreams has a cycle of its own, so that what moves on from one of them is spread evenly too.
+    Each set of eligible upstreams has its own cycle, so that the requests of an unavailable upstream are spread evenly too.
     """
 
     def __init__(self, weights: Sequence[int]):
@@ -51,7 +54,7 @@ class RoundRobin:
 
 
 class LeastRequest:
-    """Least request.  Equal weights: the least busy of a few that are drawn.  Others: round robin, where a busy one weighs less."""
+    """Least request: the least busy of a random sample; with different weights, round robin that reduces the weight of busy upstreams."""
 
     def __init__(self, weights: Sequence[int], settings: LeastRequestSettings, rng: random.Random):
         self._weights = weights
@@ -70,6 +73,8 @@ class LeastRequest:
 
 
 class RandomChoice:
+    """Random choice by weight."""
+
     def __init__(self, weights: Sequence[int], rng: random.Random):
         self._weights = weights
         self._rng = rng
@@ -81,9 +86,9 @@ class RandomChoice:
 
 
 class HashTable:
-    """Consistent hashing: who asks again comes to the same upstream.
+    """Consistent hashing: the same key selects the same upstream.
 
-    Where that may not be chosen, its part falls to the others, and nothing else moves.
+    The keys of an ineligible upstream move to others; no other key moves.
     """
 
     def __init__(self, owners: Sequence[int], positions: Sequence[int] | None, size: int):
@@ -105,7 +110,10 @@ def _exponent(settings: ActiveRequestBias) -> float:
 
 
 def balancer(route: Route, names: tuple[str, ...], rng: random.Random) -> Balancer:
-    """Balancer of a policy.  `names` tell the upstreams apart; tables are made of them, so that their order does not matter."""
+    """Return the balancer of a route's policy.
+
+    Hash tables are built from `names`, which are unique, so the order of the upstreams does not matter.
+    """
     weights = tuple(upstream.weight for upstream in route.to)
     match route.lb_policy:
         case "LEAST_REQUEST":
@@ -128,9 +136,12 @@ def _maglev(names: tuple[str, ...], weights: tuple[int, ...], settings: MaglevSe
     return maglev(names, weights, settings.table_size)
 
 
-@lru_cache(maxsize=64)  # many routes may lead to the same upstreams
+@lru_cache(maxsize=64)  # many routes may have the same upstreams
 def ring_hash(names: tuple[str, ...], weights: tuple[int, ...], min_size: int, max_size: int) -> HashTable:
-    """Ring hash table.  The lightest upstream gets whole points, as shares are then as exact as its size allows; each gets one at least."""
+    """Return a ring hash table.
+
+    The lightest upstream gets a whole number of points, for shares that are as exact as the size allows. Each upstream gets at least one.
+    """
     total, lightest = sum(weights), min(weights)
     min_points = -(-lightest * min_size // total)  # points of the lightest
     numerator, denominator = (min_points, lightest) if min_points * total <= max_size * lightest else (max_size, total)
@@ -145,8 +156,10 @@ def ring_hash(names: tuple[str, ...], weights: tuple[int, ...], min_size: int, m
 
 @lru_cache(maxsize=64)
 def maglev(names: tuple[str, ...], weights: tuple[int, ...], size: int) -> HashTable:
-    """Maglev table (Eisenbud et al., "A Fast and Reliable Software Network Load Balancer", 3.4): in turns each upstream takes the next free
-    entry of its own permutation of the table; a lighter one lets turns pass."""
+    """Return a Maglev table (Eisenbud et al., "A Fast and Reliable Software Network Load Balancer", 3.4).
+
+    In each round, every upstream takes the next free entry of its permutation of the table; lighter upstreams skip rounds.
+    """
     order = sorted(range(len(names)), key=names.__getitem__)
     owners = array("l", [-1]) * size
     steps = {}

@@ -1,4 +1,4 @@
-"""Outgoing request: the upstream that it goes to, and its head as bytes."""
+"""Outgoing requests: upstream, headers, and the serialized request head."""
 
 import ssl
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Upstream:
-    """Upstream: one `to` of a route, at this `origin`.  It has the attributes of aiohttp's ClientRequest that its connector reads, too."""
+    """Upstream: one `to` of a route. It also has the attributes of aiohttp's ClientRequest that aiohttp's connector reads."""
 
     origin: str
     url: URL
@@ -56,13 +56,14 @@ class Upstream:
         return self.connection_key.is_ssl
 
 
-@dataclass(slots=True)  # not frozen: one is made for each request
+@dataclass(slots=True)  # not frozen, because it is created for each request
 class OutgoingRequest:
-    """Outgoing request.  `headers` begin with Host and have no framing; it follows from `has_body` and `content_length` (None: chunked).
-    `is_upgrade`: they ask for a change of protocols.
+    """Outgoing request.
 
-    `timeout` is in seconds, from the end of the request to the end of the response; None is none.  `selection` is None where there is one
-    upstream only, `statistics` None where nobody counts, `response_headers` None where those of all routes count.
+    `headers` start with Host and contain no framing; `has_body` and `content_length` (None for chunked) determine it. `is_upgrade` is true
+    if they request a protocol switch. `timeout` is in seconds, from the end of the request to the end of the response; None is unlimited.
+    `selection` is None if there is a single upstream, `statistics` if they are disabled, and `response_headers` if the route has no rules
+    of its own.
     """
 
     upstream: Upstream
@@ -82,7 +83,7 @@ class OutgoingRequest:
 
 # enforcement-point: Upstream requests: Serialization of upstream requests
 def request_head(request: OutgoingRequest) -> bytes:
-    """Request line and headers as they go out (RFC 9112 3).  Raises UpstreamError for anything that would add a line."""
+    """Return the serialized request line and headers (RFC 9112 3). Raises UpstreamError if a value would add a line."""
     lines = [b"%b %b HTTP/1.1" % (request.method.encode("ascii"), request.target), *map(b": ".join, request.headers)]
     if request.content_length is not None:
         lines.append(b"content-length: %d" % request.content_length)
@@ -90,7 +91,7 @@ def request_head(request: OutgoingRequest) -> bytes:
         lines.append(b"transfer-encoding: chunked")
     lines += (b"", b"")
     head = b"\r\n".join(lines)
-    # One count over the whole head instead of one look at each value: every line break must be one that was written above.
+    # Counting line breaks in the complete head replaces a check of each value: only those written above may exist.
     breaks = len(lines) - 1
     if not (head.count(b"\r\n") == head.count(b"\n") == head.count(b"\r") == breaks) or b"\0" in head or lines[0].count(b" ") != 2:
         raise UpstreamError("the request contains a line break, NUL or space in a wrong place")

@@ -1,4 +1,4 @@
-"""Outlier detection: an upstream that answers badly is left out for a while.  Pure: answers and the time go in, ejections come out."""
+"""Outlier detection: temporary ejection of upstreams that fail, computed from response statuses and the time."""
 
 import random
 import statistics
@@ -12,12 +12,12 @@ GATEWAY_FAILURES = frozenset({502, 503, 504})
 
 @dataclass(slots=True, eq=False)
 class OutlierState:
-    """Outlier record: what requests have shown of one upstream."""
+    """Outlier statistics of one upstream, from the responses to its requests."""
 
     ejected_until: float = 0.0
     ejections: int = 0
-    consecutive_errors: int = 0  # in a row, 500 and above
-    gateway_failures: int = 0  # in a row
+    consecutive_errors: int = 0  # consecutive statuses from 500
+    gateway_failures: int = 0  # consecutive
     requests: int = 0  # in this interval
     failures: int = 0
 
@@ -26,7 +26,7 @@ class OutlierState:
 
 
 class OutlierDetector:
-    """Outlier detector of one cluster; `answered` gives the reason where that upstream is to be left out from now on."""
+    """Outlier detector of one cluster."""
 
     def __init__(self, settings: OutlierDetection, rng: random.Random):
         self._settings = settings
@@ -34,7 +34,7 @@ class OutlierDetector:
         self._interval_started_at: float | None = None
 
     def record_response(self, outliers: Sequence[OutlierState], index: int, status: int, now: float) -> list[tuple[int, str]]:
-        """Ejections, (index, reason), of those that are out from now on."""
+        """Record a response. Return the new ejections as (index, reason)."""
         settings, outlier = self._settings, outliers[index]
         ejections = self._on_interval(outliers, now)
         outlier.requests += 1
@@ -50,7 +50,7 @@ class OutlierDetector:
         return ejections
 
     def _on_interval(self, outliers: Sequence[OutlierState], now: float) -> list[tuple[int, str]]:
-        """At the end of an interval: rates are compared, and who did well for its length is forgiven one ejection."""
+        """At the end of an interval, compare rates, and reduce the ejection count of upstreams that are not ejected."""
         if self._interval_started_at is None:
             self._interval_started_at = now
         if now - self._interval_started_at < self._settings.interval.total_seconds():

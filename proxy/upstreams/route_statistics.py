@@ -1,6 +1,6 @@
-"""Route statistics: what became of each route's requests, under the names that Envoy's Prometheus page has for clusters.
+"""Statistics of each route's requests, under the names of Envoy's Prometheus metrics for clusters.
 
-Counted on the event loop with plain numbers (a metric of the library takes a lock each time), and rendered in another thread.
+They are plain numbers that the event loop counts, because a metric of the library takes a lock each time. Another thread renders them.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from foundation.telemetry.exposition import MetricFamilies, MetricFamilyText, es
 if TYPE_CHECKING:
     from proxy.upstreams.cluster import Cluster
 
-# Milliseconds, as Envoy's histograms have them.
+# Milliseconds, the buckets of Envoy's histograms.
 BUCKETS = (0.5, 1, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000, 600_000, 1_800_000, 3_600_000)
 PREFIX = "envoy_cluster_"
 _COUNTER, _GAUGE, _HISTOGRAM = "counter", "gauge", "histogram"
@@ -23,17 +23,17 @@ _SWITCHING_PROTOCOLS = 101
 
 
 def route_label(route: Route) -> str:
-    """Label of a route in metrics: its name, else its id.  Routes with one name are told together."""
+    """Return the label of a route in metrics: its name, else its id. Routes with the same name share their statistics."""
     return route.name or route.id
 
 
 def stat_name(label: str) -> str:
-    """Name of a route's clusters in Envoy's statistics, where a label could hold dots and end early."""
+    """Return the name of a route's clusters in Envoy's statistics, because dots in a label would split an Envoy name."""
     return f"route-{hashlib.sha256(label.encode()).hexdigest()[:16]}"
 
 
 class RouteStatistics:
-    """Statistics of one route.  `begin` and `end`, once each, for each request that is carried to its upstream."""
+    """Statistics of one route. Call `start` and then `finish`, once each, for each forwarded request."""
 
     __slots__ = (
         "active",
@@ -75,18 +75,21 @@ class RouteStatistics:
         self.active += 1
 
     def finish(self, status: int | None, duration_seconds: float) -> None:
-        """End of a request.  `status` is the upstream's, or that of the error in its place; None where the client left first."""
+        """Record the end of a request.
+
+        `status` is that of the upstream's response or of gate's error response; None if the client disconnected first.
+        """
         self.active -= 1
         if status is None:
             return
         self.codes[status] += 1
-        if status != _SWITCHING_PROTOCOLS:  # hours of a websocket say nothing among durations of requests
+        if status != _SWITCHING_PROTOCOLS:  # the duration of a WebSocket would distort those of requests
             milliseconds = duration_seconds * 1000
             self.buckets[bisect_left(BUCKETS, milliseconds)] += 1
             self.milliseconds += milliseconds
 
     def record_none_healthy(self, status: int) -> None:
-        """Count a request for which there was no upstream that may be asked."""
+        """Count a request for which no upstream was healthy."""
         self.codes[status] += 1
         self.requests += 1
         self.none_healthy += 1
@@ -99,7 +102,7 @@ class RouteStatistics:
         self.open_connections -= 1
 
 
-# Names after `envoy_cluster_`, as Envoy documents them, and how each is read.
+# Name after `envoy_cluster_` as Envoy documents it, type, help text, and function that reads the value.
 SCALARS: tuple[tuple[str, str, str, Callable[[RouteStatistics], int]], ...] = (
     (
         "upstream_rq_total",
@@ -142,7 +145,7 @@ LABELLED = (
     (RESPONSE_CLASSES, _COUNTER, "Responses by status code class (first digit)."),
     (DURATION, _HISTOGRAM, "Time from the decision to the end of the response, milliseconds, without WebSockets."),
 )
-# By the reasons of the outlier detector.
+# Reason of an ejection in the outlier detector, to its name in Envoy's statistics.
 _EJECTION_STATS = {
     "consecutive 5xx": "consecutive_5xx",
     "consecutive gateway failures": "consecutive_gateway_failure",
@@ -161,23 +164,23 @@ EJECTIONS: tuple[tuple[str, str, str, Callable[["Cluster"], int]], ...] = (
 
 
 class ActiveRouteStatistics:
-    """Statistics of the routes in force: of a route that a reload takes away nothing is told any more, at once."""
+    """Statistics of the current configuration's routes. A reload that removes a route removes its statistics immediately."""
 
     def __init__(self) -> None:
         self._statistics: tuple[RouteStatistics, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<StatisticsInForce of {len(self._statistics)} routes>"
+        return f"<ActiveRouteStatistics of {len(self._statistics)} routes>"
 
     def activate(self, statistics: Iterable[RouteStatistics]) -> None:
         self._statistics = tuple(statistics)
 
     def labels(self) -> dict[str, str]:
-        """Labels by the names that Envoy has for them."""
+        """Return the labels by their names in Envoy's statistics."""
         return {stat_name(each.label): each.label for each in self._statistics}
 
     def families(self, service: str) -> MetricFamilies:
-        """Families of text lines; called in any thread."""
+        """Return the metric families as text lines. Any thread may call it."""
         labelled = [
             (f'{{service="{escape_label(service)}",envoy_cluster_name="{escape_label(each.label)}"', each) for each in self._statistics
         ]

@@ -1,7 +1,7 @@
-"""Upstream client: one request to one upstream, streaming both ways.  With connection.py the only user of aiohttp.
+"""HTTP client for upstreams, which opens an exchange for each request.
 
-aiohttp's connector (pool, TLS, happy eyeballs) and its response parser are used directly, without ClientSession: that repeats
-requests by itself after a drop, normalises the target, and costs more than the rest of the forwarding together (measured on 3.14).
+It uses aiohttp's connector (TLS, happy eyeballs) and response parser without ClientSession. That retries requests after a lost connection,
+normalizes the target, and costs more than all other forwarding code together (measured with aiohttp 3.14).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ FAMILIES = {"AUTO": socket.AF_UNSPEC, "V4_ONLY": socket.AF_INET, "V6_ONLY": sock
 
 
 class UpstreamClient:
-    """Client with the connections to all upstreams.  Pools are kept apart by address, TLS rules and server name."""
+    """HTTP client with the connections to all upstreams, pooled by address, TLS context and server name."""
 
     def __init__(self) -> None:
         self.family = socket.AF_UNSPEC
@@ -37,17 +37,17 @@ class UpstreamClient:
         self.upstream_errors = UpstreamErrors()
 
     def reconfigure(self, dns_lookup_family: str) -> None:
-        """Switch to other settings, from the next connection on."""
+        """Apply changed settings to new connections."""
         self.family = FAMILIES[dns_lookup_family]
         if self._connector is not None:
             self._connector._family = self.family
             self._connector.clear_dns_cache()
 
     async def open(self, request: OutgoingRequest, *, force_new: bool = False) -> "UpstreamExchange":
-        """Exchange with its head sent, on a connection that is new if `is_fresh`.  Raises UpstreamError.
+        """Return an exchange whose request head has been sent.
 
-        An upgrade has a new one, too: it keeps it anyway, and where one that was idle is lost it could not ask again.  So has a request
-        that may authenticate its connection.
+        Its connection is new if `force_new`, and for upgrades, because they keep the connection and cannot retry on another. So is that of
+        a request that may authenticate its connection. Raises UpstreamError.
         """
         force_new = force_new or request.is_upgrade or request.connection_use is ConnectionUse.EXCLUSIVE
         while True:
@@ -61,10 +61,11 @@ class UpstreamClient:
                 endpoint, failure = request.upstream.endpoint, classify_failure(error)
                 if request.statistics is not None:
                     request.statistics.connect_failures += 1
-                # Where we lack a descriptor no other upstream could be asked either.
+                # Without a free file descriptor, no other upstream can be connected to either.
                 selection = None if failure is ConnectFailure.FD_EXHAUSTED else request.selection
                 if selection is None or not selection.retry_next_member(request):
-                    # In no variable: its traceback leads here, and a circle that a reload freezes would keep a whole configuration.
+                    # Not stored in a variable, because its traceback refers to this frame: a reload would freeze that reference cycle
+                    # (gateproject/process/gc_tuning.py) and with it a complete configuration.
                     raise self.upstream_errors.connect_error(endpoint, error) from error
                 self.upstream_errors.connect_error(endpoint, error)
                 if request.statistics is not None:

@@ -1,4 +1,4 @@
-"""Upstream connection, as aiohttp reads it: what has arrived of an answer is not lost with its connection."""
+"""Upstream connection for aiohttp that limits its buffers and preserves received bytes when the connection is lost."""
 
 import asyncio
 import sys
@@ -8,20 +8,21 @@ from aiohttp.client_proto import ResponseHandler
 
 from proxy.upstreams.route_statistics import RouteStatistics
 
-# How much is read at once, and at most held beside what the client is still to take.  asyncio reads 256 KiB and aiohttp (3.14) holds
-# 512: with two thousand clients that do not read, more than a gigabyte.
-INITIAL_READ_BYTES = 16 * 1024  # bytes, and then nothing until the client has taken what came before
-MAX_READ_BYTES = 64 * 1024  # bytes, and as much again, for a client that takes what it is given
-INITIAL_BUFFER_BYTES = INITIAL_READ_BYTES // 2  # bytes; where more is held, no more is read
-RAMP_UP_AFTER_BYTES = 128 * 1024  # bytes that it took, each piece
-FAST_READER_SECONDS = 0.2  # seconds after it was given
-_DRAIN_BYTES = 256 * 1024  # bytes
+# Bytes of one read, and limit of the buffer for a client that has not read them. asyncio reads 256 KiB and aiohttp (3.14) buffers
+# 512 KiB: more than a gigabyte for two thousand clients that do not read.
+INITIAL_READ_BYTES = 16 * 1024  # then none until the client has read them
+MAX_READ_BYTES = 64 * 1024  # for a fast client, plus as much in the buffer
+INITIAL_BUFFER_BYTES = INITIAL_READ_BYTES // 2  # reading pauses above this
+RAMP_UP_AFTER_BYTES = 128 * 1024  # that the client read, each chunk within FAST_READER_SECONDS
+FAST_READER_SECONDS = 0.2
+_DRAIN_BYTES = 256 * 1024
 
 
 class UpstreamConnection(ResponseHandler):
-    """Upstream connection.  `requests` counts those that were sent on it; `has_spoken`: a byte came since the last of them.
+    """Upstream connection.
 
-    It counts as one of the route that it was opened for; its bytes are the present route's.
+    `requests` counts the requests sent on it. `received_any` is true if a byte was received after the last one. In statistics, the
+    connection counts for the route that opened it, and its bytes for the route of the current request.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
@@ -30,13 +31,13 @@ class UpstreamConnection(ResponseHandler):
         self.received_any = False
         self._is_idle = False
         self._read_size = 0  # bytes
-        self._delivered = 0  # bytes in a row, soon enough
+        self._delivered = 0  # bytes that the client read fast
         self._delivered_at = 0.0
         self._opened_for: RouteStatistics | None = None
         self.statistics: RouteStatistics | None = None
 
     def start_request(self, statistics: RouteStatistics | None) -> None:
-        """Begin a request of a route."""
+        """Start a request of a route."""
         if statistics is not None and self.requests == 0:
             self._opened_for = statistics
             statistics.connection_opened()
@@ -45,11 +46,14 @@ class UpstreamConnection(ResponseHandler):
         self.received_any = self._is_idle = False
 
     def finish_request(self) -> None:
-        """End a request that has its whole answer.  What comes before the next one was not asked for: it would be part of its answer."""
+        """Finish a request whose response is complete.
+
+        Bytes that arrive before the next request close the connection, because they would become part of the next response.
+        """
         self._is_idle = True
 
     def mark_closed(self) -> None:
-        """Note the end: it is no open connection of any route."""
+        """Stop counting the connection as open."""
         if self._opened_for is not None:
             self._opened_for.connection_closed()
             self._opened_for = None
@@ -59,12 +63,12 @@ class UpstreamConnection(ResponseHandler):
         self._read_up_to(INITIAL_READ_BYTES)
 
     def on_delivered(self, size: int) -> None:
-        """Note how many bytes of the answer were given on, with more to come."""
+        """Record that `size` bytes of an incomplete response were passed on to the client."""
         self._delivered += size
         self._delivered_at = self._loop.time()
 
     def on_read_wanted(self) -> None:
-        """Note that the client has taken what it was given."""
+        """Adapt the read size, because the client has read all delivered bytes."""
         if self._loop.time() - self._delivered_at > FAST_READER_SECONDS:
             self._delivered = 0
             self._read_up_to(INITIAL_READ_BYTES)
@@ -72,7 +76,7 @@ class UpstreamConnection(ResponseHandler):
             self._read_up_to(MAX_READ_BYTES)
 
     def _read_up_to(self, size: int) -> None:
-        if size == self._read_size or self.transport is None:  # without it nothing more comes, and what has come is not held back
+        if size == self._read_size or self.transport is None:  # without a transport, nothing more arrives
             return
         self._read_size = size
         set_read_size(self.transport, size)
@@ -95,10 +99,10 @@ class UpstreamConnection(ResponseHandler):
         super().connection_lost(error)
 
     def _drain_socket(self) -> None:
-        """An upstream may answer before it has read the request, and reset: the failed write is noticed before the answer is read.
+        """Read the response of an upstream that responded and reset the connection before it had read the request.
 
-        The kernel still holds it then, and aiohttp's parser (3.14) forgets what it held back for a slow reader.  The connection is
-        over, so this is bounded by the kernel's buffer.
+        The failed write is reported first, while the response is still in the kernel, and aiohttp's parser (3.14) discards what it
+        buffered for a slow reader. The kernel's buffer limits the size, because the connection is closed.
         """
         self._resume_fully()
         sock = getattr(self.transport, "_sock", None)  # asyncio's own attribute; TLS has none
@@ -113,10 +117,10 @@ class UpstreamConnection(ResponseHandler):
         if self._reading_paused:
             if self._payload is not None:
                 self._payload.set_read_chunk_size(sys.maxsize)
-                self._payload._high_water_chunks = sys.maxsize  # small chunks are held back by number, too
+                self._payload._high_water_chunks = sys.maxsize  # the number of small chunks is limited too
             self.resume_reading()
 
 
 def set_read_size(transport: asyncio.BaseTransport, size: int) -> None:
-    """Limit one read, in bytes.  (asyncio's own attribute; a transport of TLS has none, and reads what has been decrypted.)"""
+    """Limit a single read, in bytes. asyncio's transports have this attribute; TLS transports ignore it."""
     cast(Any, transport).max_size = size

@@ -1,4 +1,4 @@
-"""Upstream errors in words: for the log line of a request, and for the admin while they last."""
+"""Error messages of upstreams, for the log record of a request and, while they last, for the admin."""
 
 import re
 
@@ -8,20 +8,20 @@ from foundation.system.fd_limit import UPSTREAMS, report_exhaustion
 
 MALFORMED = "sent an invalid HTTP response"
 
-# What aiohttp and llhttp call a malformed response.  Each sentence is theirs alone; bytes of the response follow it, and stay out of logs.
+# Messages of aiohttp and llhttp about a malformed response, without the response bytes that follow: these must not be logged.
 _PARSER_REASON = re.compile(
     r"(?:Bad status line:\n  )?(?P<llhttp>[A-Z][A-Za-z ',/-]{1,60}):\n\n  b['\"]"
     r"|(?P<aiohttp>Invalid HTTP header|Too many headers received|Got more than \d{1,9} bytes when reading)(?::|$)"
 )
 
-UpstreamEndpoint = tuple[str, int | None]  # host and port, as configured: so there are as many as upstreams
+UpstreamEndpoint = tuple[str, int | None]  # host and port as configured, so there are as many as upstreams
 
 
 def bad_status(status: int, *, is_upgrade: bool) -> str:
-    """Fault of an answer's status, "" for none.
+    """Return why a response status is invalid; "" if it is valid.
 
-    RFC 9110 15: three digits from 100 to 599.  Anything else, and a change of protocols that nobody asked for, is no answer: whoever
-    reads `000` as interim waits for ever.
+    Statuses are from 100 to 599 (RFC 9110 15); a parser that took `000` for an interim response would wait forever. A 101 is valid only
+    for an upgrade request.
     """
     if not 100 <= status <= 599:
         return f"returned the invalid status {status:03}"
@@ -29,13 +29,13 @@ def bad_status(status: int, *, is_upgrade: bool) -> str:
 
 
 def malformed(error: BaseException) -> str:
-    """Return how a response is malformed, without any of its bytes."""
+    """Return a message about a malformed response that contains none of its bytes."""
     match = _PARSER_REASON.match(str(getattr(error, "message", "")))
     return f"{MALFORMED}: {match['llhttp'] or match['aiohttp']}" if match else MALFORMED
 
 
 class UpstreamErrors:
-    """Last error of each upstream; nothing where its last request was answered."""
+    """Last error of each upstream, removed once it responds."""
 
     def __init__(self) -> None:
         self._last: dict[UpstreamEndpoint, str] = {}
@@ -45,11 +45,11 @@ class UpstreamErrors:
         return f"<UpstreamErrors of {len(self._last)} upstreams>"
 
     def connect_error(self, endpoint: UpstreamEndpoint, error: BaseException) -> UpstreamError:
-        """Error to raise where there is no connection."""
+        """Record and return the error of a failed connection."""
         return self._record(endpoint, classify_failure(error), str(classify_failure(error)))
 
     def response_error(self, endpoint: UpstreamEndpoint, error: BaseException, kind: type[UpstreamError] = UpstreamError) -> UpstreamError:
-        """Error to raise where a connection brings no answer."""
+        """Record and return the error of a connection without a valid response."""
         failure = classify_failure(error)
         return self._record(endpoint, failure, malformed(error) if failure is ConnectFailure.UNKNOWN else str(failure), kind)
 
@@ -57,7 +57,7 @@ class UpstreamErrors:
         return self._record(endpoint, ConnectFailure.UNKNOWN, message)
 
     def record(self, endpoint: UpstreamEndpoint, failure: ConnectFailure) -> UpstreamError:
-        """Note an error as somebody else saw it."""
+        """Record and return a failure that another component detected."""
         return self._record(endpoint, failure, str(failure))
 
     def timeout(self, endpoint: UpstreamEndpoint) -> UpstreamError:
@@ -68,7 +68,7 @@ class UpstreamErrors:
         self.has_any = bool(self._last)
 
     def clear(self) -> None:
-        """Forget all: the configuration has changed, and with it perhaps the upstreams."""
+        """Remove all errors, because the configuration may have other upstreams."""
         self._last.clear()
         self.has_any = False
 
@@ -78,7 +78,7 @@ class UpstreamErrors:
     def _record(
         self, endpoint: UpstreamEndpoint, failure: ConnectFailure, message: str, kind: type[UpstreamError] = UpstreamError
     ) -> UpstreamError:
-        if failure is ConnectFailure.FD_EXHAUSTED:  # no fault of the upstream's
+        if failure is ConnectFailure.FD_EXHAUSTED:  # not the upstream's fault
             report_exhaustion(UPSTREAMS)
             return FileDescriptorsExhausted(f"upstream {_format(endpoint)} {message}")
         self._last[endpoint] = message

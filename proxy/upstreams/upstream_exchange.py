@@ -20,18 +20,18 @@ from proxy.upstreams.upstream_errors import UpstreamErrors, bad_status
 
 MAX_RESPONSE_HEADERS = 64 * 1024  # bytes, all together
 MAX_RESPONSE_HEADER_COUNT = 512
-MAX_INTERIM_RESPONSES = 16  # 100 Continue, 102 Processing, 103 Early Hints: no application needs more before it answers
+MAX_INTERIM_RESPONSES = 16  # 100 Continue, 102 Processing, 103 Early Hints: no application sends more before its response
 
 _BODILESS = (204, 304)
 CONNECTION_ERRORS = (aiohttp.ClientError, HttpProcessingError, EofStream, OSError, ValueError)
 
 
 class StaleConnection(UpstreamError):
-    """Error of an idle connection that was closed before a byte of the answer came: the upstream may never have seen the request."""
+    """Error of a reused connection that closed before any byte of the response: the upstream may not have received the request."""
 
 
 class UpstreamExchange:
-    """Exchange with an upstream: one request on its way over one connection, and its response."""
+    """Exchange with an upstream: one request and its response on one connection."""
 
     __slots__ = (
         "_connection",
@@ -59,12 +59,12 @@ class UpstreamExchange:
 
     def send_head(self, head: bytes) -> None:
         is_for_head = self._request.method == "HEAD"
-        if is_for_head or not self._protocol.requests:  # else the parser of the request before is used again
+        if is_for_head or not self._protocol.requests:  # else the previous request's parser is reused
             self._protocol.set_response_params(
                 skip_payload=is_for_head,
                 read_until_eof=True,
                 auto_decompress=False,
-                read_bufsize=INITIAL_BUFFER_BYTES // 2,  # it stops at twice as much
+                read_bufsize=INITIAL_BUFFER_BYTES // 2,  # aiohttp pauses at twice this size
                 max_line_size=MAX_RESPONSE_HEADERS,
                 max_field_size=MAX_RESPONSE_HEADERS,
                 max_headers=MAX_RESPONSE_HEADER_COUNT,
@@ -74,7 +74,10 @@ class UpstreamExchange:
         self._write(head)
 
     def write(self, chunk: bytes) -> None:
-        """Send part of the request body.  Raises UpstreamError when the upstream has closed, or the body is longer than announced."""
+        """Send part of the request body.
+
+        Raises UpstreamError if the upstream has closed the connection or the body exceeds its Content-Length.
+        """
         if not chunk:
             return
         if self._unsent is None:
@@ -86,7 +89,7 @@ class UpstreamExchange:
         self._write(chunk)
 
     def end_body(self) -> None:
-        """End the request body.  Raises UpstreamError when it was shorter than announced: the connection can't be used any more."""
+        """End the request body. Raises UpstreamError if it is shorter than its Content-Length."""
         if self._unsent:
             raise UpstreamError("the request body is shorter than its Content-Length")
         if self._unsent is None:
@@ -104,7 +107,11 @@ class UpstreamExchange:
             raise UpstreamError("the upstream closed the connection while the request was sent") from error
 
     async def response(self) -> tuple[int, Sequence[Header]]:
-        """Status, and headers as they came.  Interim responses are skipped (RFC 9110 15.2) but for a 101 that was asked for."""
+        """Return the status and the headers as received.
+
+        Interim responses are skipped (RFC 9110 15.2), except a requested 101. Raises UpstreamError, or StaleConnection if a reused
+        connection closed before any byte of the response.
+        """
         for _ in range(MAX_INTERIM_RESPONSES + 1):
             try:
                 message, payload = await self._protocol.read()
@@ -127,18 +134,18 @@ class UpstreamExchange:
         if self._errors.has_any:
             self._errors.record_success(self._request.upstream.endpoint)
         self._payload = payload
-        # An upstream may believe in an upgrade that it did not confirm, or take all that comes on a connection for one user's.
+        # An upstream may have switched protocols without confirming it, or may have authenticated the connection for one user.
         use = self._request.connection_use
         is_private = (use or message.code == 401) and (use is ConnectionUse.EXCLUSIVE or authenticates_connection(headers))
-        # A body where there is none (RFC 9112 6.3), sent late, would be the answer to the next request.
+        # A late body after a response that has none (RFC 9112 6.3) would become the response to the next request.
         is_bodiless = self._request.method == "HEAD" or message.code in _BODILESS
         self._is_reusable = not (self._request.is_upgrade or is_private or is_bodiless)
         return message.code, headers
 
     def take_over(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
-        """Hand the connection to a protocol after a 101: its bytes are the protocol's from now on; returns those that have come already.
+        """Hand the connection to a protocol after a 101, and return it with the bytes already received.
 
-        Raises UpstreamError where the connection is gone.  `close` ends it still.
+        `close` still closes the connection. Raises UpstreamError if it is already closed.
         """
         transport = self._protocol.transport
         if transport is None or transport.is_closing():
@@ -147,34 +154,36 @@ class UpstreamExchange:
         transport.set_protocol(protocol)
         transport.resume_reading()
         self._is_taken_over = True
-        if self._request.statistics is not None:  # who takes over counts these
+        if self._request.statistics is not None:  # the new protocol counts these
             self._request.statistics.received_bytes -= len(self._protocol._tail)
         return transport, self._protocol._tail
 
     async def read(self) -> tuple[bytes, bool]:
-        """Body that has arrived, and whether there is more.  Raises UpstreamError when it broke off before its end, and all that came
-        before was read."""
+        """Return the received part of the response body, and whether more follows.
+
+        Raises UpstreamError if the connection closed before the end of the body, once all received bytes have been returned.
+        """
         self._protocol.on_read_wanted()
         try:
             chunk = await self._payload.readany()
         except CONNECTION_ERRORS as error:
             if not self._payload._buffer:
                 raise UpstreamError("the upstream closed the connection during its response") from error
-            chunk = self._payload._read_nowait(-1)  # aiohttp (3.14) would forget it
+            chunk = self._payload._read_nowait(-1)  # aiohttp (3.14) would discard it
         self._protocol.on_delivered(len(chunk))
         return chunk, not self._payload.at_eof()
 
     def close(self) -> None:
-        """Close, which tells the upstream to stop; where both messages have ended, give the connection back to the pool instead."""
+        """Return the connection to the pool if both messages are complete; else close it, so that the upstream stops."""
         if self._request_ended and self._is_reusable and self._payload.at_eof():
             self._protocol.finish_request()
             self._idle.release(self._request.upstream.connection_key, self._connection)
         else:
             transport = self._protocol.transport
             if transport is not None and not self._is_taken_over and transport.get_write_buffer_size():
-                transport.abort()  # who hangs would keep the connection, closed as it is, until all was sent: for ever
+                transport.abort()  # an upstream that reads nothing would keep a closed connection forever
             self._connection.close()
-            if self._is_taken_over:  # the protocol that has it is told of its end
+            if self._is_taken_over:  # only the new protocol gets connection_lost
                 self._protocol.mark_closed()
 
     def _write(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""TLS contexts for upstreams: how a route verifies its upstream, and what it shows; one for each distinct set of rules."""
+"""TLS contexts for upstreams: certificate verification and client certificate, one context for each distinct set of settings."""
 
 import os
 import ssl
@@ -12,7 +12,10 @@ from foundation.errors import ConfigError, Problem
 
 
 def client_context(route: Route, protocol: str = "http/1.1") -> ssl.SSLContext:
-    """TLS context; routes with the same rules share one, and with it the pool of connections.  `protocol` is what ALPN offers."""
+    """Return a route's TLS context. Routes with the same settings share it, and thus pooled connections. ALPN offers `protocol`.
+
+    Raises ConfigError if a certificate or key is invalid.
+    """
     return _context(route.tls_skip_verify, route.tls_custom_ca, route.tls_client_cert, route.tls_client_key, protocol)
 
 
@@ -35,7 +38,7 @@ def _context(skip_verify: bool, custom_ca: bytes | None, certificate: bytes | No
 
 
 def _load_ca(context: ssl.SSLContext, custom_ca: bytes) -> None:
-    """These replace the system's store and never extend it.  Raises ConfigError for what is not PEM."""
+    """Trust only these certificates instead of the system's. Raises ConfigError if they are not PEM."""
     try:
         context.load_verify_locations(cadata=custom_ca.decode("ascii"))
     except (UnicodeDecodeError, ssl.SSLError) as error:
@@ -45,7 +48,7 @@ def _load_ca(context: ssl.SSLContext, custom_ca: bytes) -> None:
 def _load_client_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     try:
         with _temporary_path(certificate + b"\n" + key) as path:
-            # OpenSSL would ask at the terminal for the password of a key that has one.
+            # Without a callback, OpenSSL prompts on the terminal for the password of an encrypted key.
             context.load_cert_chain(path, password=lambda: b"")
     except (ssl.SSLError, OSError) as error:
         raise ConfigError([Problem("tls_client_cert", "or tls_client_key is invalid: they must be PEM and match")]) from error
@@ -53,7 +56,7 @@ def _load_client_certificate(context: ssl.SSLContext, certificate: bytes, key: b
 
 @contextmanager
 def _temporary_path(content: bytes) -> Iterator[str]:
-    """The ssl module reads certificates from files only; where the system can, this one is in memory and nobody else sees it."""
+    """Return the path of a temporary file, because the ssl module loads certificates from files only. On Linux it is in memory."""
     if hasattr(os, "memfd_create"):
         with open(os.memfd_create("certificate"), "wb") as file:
             file.write(content)

@@ -73,7 +73,7 @@ redirects.without(
 
 tcp = door("proxy.forwarding.tcp_tunnel", "unit/proxy/forwarding/test_tcp_tunnel.py")
 
-tcp.without("a tunnel may not be silent for ever", "tunnel_tcp", passes(silence="None"))
+tcp.without("a tunnel may not be silent for ever", "tunnel_tcp", passes(idle_timeout="None"))
 
 silence = door("proxy.forwarding.idle_timer", "unit/proxy/forwarding/test_idle_timer.py")
 silence.without(
