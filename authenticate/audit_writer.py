@@ -62,7 +62,7 @@ class AuditWriter:
 async def _write_batch(entries: list[AuditEntry]) -> None:
     # A lost entry does not undo its action: a sign-out or a deactivation must take effect.
     for entry, error in await sync_to_async(_write_entries)(entries):
-        log.error("audit log entry lost", action=entry.action, id=entry.object_id, by=entry.actor_id, error=str(error))
+        log.error("audit log entry lost", action=entry.action, object_id=entry.object_id, actor_id=entry.actor_id, error=str(error))
 
 
 def _write_entries(entries: list[AuditEntry]) -> list[tuple[AuditEntry, Exception]]:

@@ -107,7 +107,7 @@ class AuditLog:
         try:
             await sync_to_async(AuditEntry.objects.bulk_create)(entries, batch_size=100)
         except Error as error:
-            log.error("audit log write failed", action=str(action), by=self.actor.id, reason=str(error).partition("\n")[0])
+            log.error("audit log write failed", action=str(action), actor_id=self.actor.id, reason=str(error).partition("\n")[0])
             raise AuditLogUnavailable("audit log write failed") from error
         for entry in entries if self.fields else ():
             did = {"action": entry.action, "object": entry.object_repr, "object_id": entry.object_id, **self.fields}
@@ -143,15 +143,15 @@ def administrator(request: HttpRequest) -> Actor:
 
 def administrator_log(request: HttpRequest) -> AuditLog:
     """Return the audit log in the name of the administrator of a request."""
-    actor, client = administrator(request), page_context(request).client_address
-    fields = {"by": actor.name, "by_kind": actor.kind.value, "by_id": actor.id, "client": client}
-    return AuditLog(actor, client, fields=fields)
+    actor, address = administrator(request), page_context(request).client_address
+    fields = {"actor": actor.name, "actor_kind": actor.kind.value, "actor_id": actor.id, "client_address": address}
+    return AuditLog(actor, address, fields=fields)
 
 
 def service_account_log(account: str, address: str, clock: Callable[[], float], request_id: str) -> AuditLog:
     """Return the audit log in the name of a program that calls the API."""
     actor = Actor(ActorKind.SERVICE_ACCOUNT, f"service_account/{account}", f"{account} (API)")
-    return AuditLog(actor, address, clock, {"by": actor.id, "request_id": request_id})
+    return AuditLog(actor, address, clock, {"actor_id": actor.id, "request_id": request_id})
 
 
 def record_action(
@@ -182,7 +182,8 @@ def record_actions(
     ]
     for entry in entries:
         did = {"action": entry.action, "object": entry.object_repr, "object_id": entry.object_id}
-        log.info("admin action", **did, by=entry.actor, by_kind=entry.actor_kind, by_id=entry.actor_id, client=address)
+        names = {"actor": entry.actor, "actor_kind": entry.actor_kind, "actor_id": entry.actor_id}
+        log.info("admin action", **did, **names, client_address=address)
     if non_administrator is not None:
         entries = [entry for entry in entries if not _is_repeated(entry)]
     AuditEntry.objects.bulk_create(entries, batch_size=100)

@@ -158,7 +158,7 @@ class AccessRequestService:
         access = AccessGrant(secrets.token_hex(16), route.grant_key, now, until, granted_by, reason, route_title(route))
         text = f"{actor.name}, {access.route_name}, for {format_duration(seconds)}: {reason}"
         async with actor.audit.step(AuditAction.BREAK_GLASS, User, [(holder.id, text)]):
-            log.warning("break-glass access used", user_id=holder.id, route=access.route_name, until=until)
+            log.warning("break-glass access used", user_id=holder.id, route=access.route_name, expires_at=until)
             await self._grants.grant(UserRecord(holder.id, name=actor.name, issuer=holder.issuer), access)
         line = f"EMERGENCY: {actor.name} used break-glass access to {access.route_name} for {format_duration(seconds)}: {reason}"
         self._send_event(AccessEvent(BREAK_GLASS_USED, actor.name, holder.id, access.route_name, reason, actor.name, line, until))
@@ -323,7 +323,11 @@ class AccessRequestService:
             await self._mark_closed(held)
             raise
         log.info(
-            "temporary access granted", user_id=request.user_id, route=request.route_name, until=request.grant_expires_at, by=granted_by
+            "temporary access granted",
+            user_id=request.user_id,
+            route=request.route_name,
+            expires_at=request.grant_expires_at,
+            granted_by=granted_by,
         )
         self._notify(actor, "granted", request, f"{granted_by} granted access: {describe_request(request)}")
         await self._mark_closed(held)

@@ -292,7 +292,7 @@ async def signs_out(stage: Stage, client: httpx.AsyncClient) -> None:
 
 
 async def operator_ends(stage: Stage, client: httpx.AsyncClient) -> None:
-    with manage("endsessions", "--everybody", "-config", stage.gate.config_file) as command:
+    with manage("endsessions", "--all", "-config", stage.gate.config_file) as command:
         assert await asyncio.to_thread(command.ended, 60) == 0, command.output
 
 

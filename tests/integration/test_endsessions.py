@@ -64,7 +64,7 @@ def run(options: Options, *arguments: Any) -> str:
         (("--session", "none"), ["a1", "a2", "b1", "c1"], "0 sessions ended", [(AuditAction.END_SESSION, "none")]),
         (("--user", "ann@A.org"), ["b1", "c1"], "2 sessions ended", [(AuditAction.END_ALL_SESSIONS, "ann@A.org")]),
         (("--user", "oidc/gone"), ["a1", "a2", "b1"], "1 session ended", [(AuditAction.END_ALL_SESSIONS, "oidc/gone")]),
-        (("--everybody",), [], "4 sessions ended", [(AuditAction.END_ALL_SESSIONS, "everybody")]),
+        (("--all",), [], "4 sessions ended", [(AuditAction.END_ALL_SESSIONS, "all users")]),
     ],
 )
 def test_the_chosen_sessions_end(options: Options, arguments: tuple[str, ...], left: list[str], received: str, logged: list[Any]) -> None:
@@ -133,10 +133,10 @@ def test_command_without_audit_log_names_the_right_host(tmp_path: Path) -> None:
         tmp_path, services="proxy", authorize_service_url="http://127.0.0.1:1", databroker_service_url="http://127.0.0.1:1"
     )
     with pytest.raises(CommandError, match="configuration of authenticate"):
-        run(options, "--everybody")
+        run(options, "--all")
 
 
-@pytest.mark.parametrize("command", ["endsessions --everybody", "checkbroker", "serviceaccount list"])
+@pytest.mark.parametrize("command", ["endsessions --all", "checkbroker", "serviceaccount list"])
 def test_tables_that_can_not_be_opened_are_a_sentence(tmp_path: Path, command: str) -> None:
     in_the_way = tmp_path / "file"
     in_the_way.write_text("")

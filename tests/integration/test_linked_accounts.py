@@ -68,7 +68,9 @@ async def test_linked_accounts_share_identity_but_not_claims(
             line = gate.wait_for_event("request", lambda line, account=f"{id}/alice": line.get("user_id") == account)
             assert line["person"] == LINKED_ALICE
             assert (await follow(clients[id], await clients[id].get(gate.url(WAGES), headers=HTML))).status_code == 403
-        granted = command(gate.config_file, "give", "--user", "alice@example.com", "--route", "wages", "--for", "1h", "--why", "a test")
+        granted = command(
+            gate.config_file, "create", "--user", "alice@example.com", "--route", "wages", "--for", "1h", "--reason", "a test"
+        )
         for client in clients.values():
             await until_status(client, gate.url(WAGES), 200)
         command(gate.config_file, "revoke", "--id", granted.partition(":")[0])

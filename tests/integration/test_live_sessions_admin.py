@@ -56,7 +56,7 @@ async def test_all_sessions_of_one_user_end(gate: RunningGate) -> None:
     assert "alice@example.com" in received
     assert "carol@example.com" in received
     line = gate.wait_for_event("admin action", lambda entry: entry["action"] == AuditAction.END_ALL_SESSIONS)
-    assert (line["by"], line["object_id"]) == ("alice@example.com", "oidc/carol")
+    assert (line["actor"], line["object_id"]) == ("alice@example.com", "oidc/carol")
 
 
 async def test_the_audit_log_can_not_be_changed_by_those_it_is_about(gate: RunningGate) -> None:

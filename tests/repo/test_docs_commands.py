@@ -61,10 +61,10 @@ def problem_of(line: str) -> str:
     [
         ("check --config c.yaml --online", ""),
         ("migrate", ""),
-        ("grants give --user a@b.c --route r --for 2h --why x", ""),
+        ("grants create --user a@b.c --route r --for 2h --reason x", ""),
         ("chek", "there is no command chek"),
         ("check --onlin", "check has no --onlin"),
-        ("grants give --fro 2h", "grants has no --fro"),
+        ("grants create --fro 2h", "grants has no --fro"),
     ],
 )
 def test_what_exists_and_what_does_not(line: str, problem: str) -> None:

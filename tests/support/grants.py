@@ -16,7 +16,9 @@ def command(config: Path, *arguments: str) -> str:
 
 
 def give(config: Path, route: str, lifetime: str) -> str:
-    return command(config, "give", "--user", "alice@example.com", "--route", route, "--for", lifetime, "--why", "a test").partition(":")[0]
+    return command(config, "create", "--user", "alice@example.com", "--route", route, "--for", lifetime, "--reason", "a test").partition(
+        ":"
+    )[0]
 
 
 async def press(client: httpx.AsyncClient, page: str, do: str, **fields: str) -> httpx.Response:

@@ -16,7 +16,7 @@ from foundation.errors import BrokerError
 from gateproject.management.broker_access import open_broker, users_by_email
 from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, open_tables
 
-EVERYBODY = "everybody"
+ALL_USERS = "all users"
 
 
 class Command(ConfiguredCommand):
@@ -27,7 +27,7 @@ class Command(ConfiguredCommand):
         chosen = parser.add_mutually_exclusive_group(required=True)
         chosen.add_argument("--session", nargs="+", metavar="ID", help="session ids, as shown in the admin and the log")
         chosen.add_argument("--user", nargs="+", metavar="USER", help="all sessions of these users: an e-mail address or PROVIDER/SUBJECT")
-        chosen.add_argument("--everybody", action="store_true", help="all sessions of all users")
+        chosen.add_argument("--all", action="store_true", help="all sessions of all users")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         options = configured()
@@ -43,21 +43,21 @@ class Command(ConfiguredCommand):
 
 async def _end(options: Options, sessions: list[str] | None, people: list[str]) -> int:
     async with open_broker(options) as broker:
-        whom = [(id, Session, AuditAction.END_SESSION) for id in sessions or ()]
-        whom += [(id, User, AuditAction.END_ALL_SESSIONS) for id in people or ([] if sessions else [EVERYBODY])]
+        targets = [(id, Session, AuditAction.END_SESSION) for id in sessions or ()]
+        targets += [(id, User, AuditAction.END_ALL_SESSIONS) for id in people or ([] if sessions else [ALL_USERS])]
         ids = await _people(broker, people, options) if people else None
         # Audit first, so that an action that cannot be logged is not performed.
-        for id, model, action in whom:
+        for id, model, action in targets:
             await asyncio.to_thread(record_command, command_line_user(), action, id, model)
         try:
             if sessions is not None:
                 return len(await end_sessions(broker, sessions))
             if ids is not None:
                 return sum([len(await end_sessions_for_user(broker, id)) for id in ids])
-            everybody = (record.id async for record in iter_records(broker, SESSION))
-            return sum([len(await end_sessions(broker, batch)) async for batch in batched(everybody)])
+            session_ids = (record.id async for record in iter_records(broker, SESSION))
+            return sum([len(await end_sessions(broker, batch)) async for batch in batched(session_ids)])
         except BrokerError:
-            for id, model, action in whom:
+            for id, model, action in targets:
                 await asyncio.to_thread(record_command, command_line_user(), action.failure, id, model)
             raise
 

@@ -42,11 +42,11 @@ class Command(ConfiguredCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         actions = parser.add_subparsers(dest="action", required=True)
-        give = actions.add_parser("give", help="grant a user access to a route with access_requests or the criterion `granted`")
-        give.add_argument("--user", required=True, help="user: an e-mail address, or PROVIDER/SUBJECT of a user who has signed in before")
-        give.add_argument("--route", required=True, help="name of the route, or its position in the configuration, as in policy[3]")
-        give.add_argument("--for", required=True, dest="lifetime", metavar="TIME", help="duration, as in 30m or 8h, at most 30 days")
-        give.add_argument("--why", required=True, help="reason, for the audit log")
+        create = actions.add_parser("create", help="grant a user access to a route with access_requests or the criterion `granted`")
+        create.add_argument("--user", required=True, help="user: an e-mail address, or PROVIDER/SUBJECT of a user who has signed in before")
+        create.add_argument("--route", required=True, help="name of the route, or its position in the configuration, as in policy[3]")
+        create.add_argument("--for", required=True, dest="lifetime", metavar="TIME", help="duration, as in 30m or 8h, at most 30 days")
+        create.add_argument("--reason", required=True, help="reason, for the audit log")
         listing = actions.add_parser("list", help="list access that has not expired")
         listing.add_argument("--json", action="store_true", help="print one JSON array")
         revoke = actions.add_parser("revoke", help="revoke access before it expires")
@@ -67,11 +67,11 @@ class Command(ConfiguredCommand):
         except Error as error:
             raise CommandError(f"audit log write failed: {error}") from error
 
-    async def _give(self, options: Options, arguments: dict[str, Any]) -> None:
+    async def _create(self, options: Options, arguments: dict[str, Any]) -> None:
         route, now = _route(options, arguments["route"]), time.time()
         async with open_broker(options) as broker:
             user = await _person(broker, arguments["user"], options)
-            until, why = now + _seconds(arguments["lifetime"]), validate_reason(arguments["why"])
+            until, why = now + _seconds(arguments["lifetime"]), validate_reason(arguments["reason"])
             by = f"{command_line_user()} (command line)"
             access = AccessGrant(secrets.token_hex(8), route.grant_key, now, until, by, why, route_name(route))
             words = f"{_name(user.email or user.name, user.id)}, {access.route_name}, until {format_utc(until)}: {why}"
@@ -108,10 +108,10 @@ class Command(ConfiguredCommand):
             self.stdout.write(json.dumps(found, indent=2))
             return
         for each in found:
-            gone = "" if each["opens"] else " (ineffective: the route was removed or changed)"
+            gone = "" if each["is_effective"] else " (ineffective: the route was removed or changed)"
             self.stdout.write(
-                f"{each['id']}: {_name(each['person'], each['user_id'])}, {each['route']}{gone}, until {each['until']}; "
-                f"since {each['since']} by {each['by']}: {each['why']}"
+                f"{each['id']}: {_name(each['user'], each['user_id'])}, {each['route']}{gone}, until {each['expires_at']}; "
+                f"since {each['started_at']} by {each['granted_by']}: {each['reason']}"
             )
         if not found:
             self.stderr.write("no temporary access")
@@ -188,13 +188,13 @@ def _described(held: Held, routes: set[str]) -> dict[str, Any]:
     return {
         "id": access.id,
         "user_id": record.user_id,
-        "person": record.display_name,
+        "user": record.display_name,
         "route": access.route_name or access.route,
-        "opens": access.route in routes,
-        "since": format_utc(access.started_at),
-        "until": format_utc(access.expires_at),
-        "by": access.granted_by,
-        "why": access.reason,
+        "is_effective": access.route in routes,
+        "started_at": format_utc(access.started_at),
+        "expires_at": format_utc(access.expires_at),
+        "granted_by": access.granted_by,
+        "reason": access.reason,
     }
 
 

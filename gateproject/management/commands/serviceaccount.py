@@ -121,7 +121,7 @@ class Command(ConfiguredCommand):
                 f"at the API {', '.join(account['permissions']) or 'nothing'}; ends {account['expires_at'] or 'never'}; "
                 f"last used {account['last_used_at'] or 'never, as far as known'}{_where(account)}; "
                 f"made {account['created_at']} by {account['created_by']}"
-                f"{', invalid because its creator was revoked' if account['ended_with_maker'] else ''}"
+                f"{', invalid because its creator was revoked' if account['ended_with_creator'] else ''}"
             )
         if not found:
             self.stderr.write("no service accounts")
@@ -182,7 +182,7 @@ def _described(account: ServiceAccountRecord, row: ServiceAccount | None, has_en
         "expires_at": _moment(account.expires_at) if account.expires_at < NO_EXPIRY else "",
         "last_used_at": row.last_seen_at.strftime("%Y-%m-%dT%H:%M:%SZ") if row is not None and row.last_seen_at is not None else "",
         "last_host": row.last_host if row is not None else "",
-        "ended_with_maker": has_ended,
+        "ended_with_creator": has_ended,
     }
 
 

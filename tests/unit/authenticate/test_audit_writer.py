@@ -71,7 +71,7 @@ async def test_an_entry_that_no_database_takes_loses_no_other(started: AuditWrit
     with capture_logs() as logged:
         await started.stop()
     assert [id for id, _ in await in_database(rows)] == ["okta/0", "okta/2"]
-    assert [(line["event"], line["id"]) for line in logged] == [("audit log entry lost", "okta/1")]
+    assert [(line["event"], line["object_id"]) for line in logged] == [("audit log entry lost", "okta/1")]
 
 
 async def test_where_the_database_is_unavailable_each_entry_is_named_and_none_is_tried_alone(
@@ -87,4 +87,4 @@ async def test_where_the_database_is_unavailable_each_entry_is_named_and_none_is
         await started.enqueue(push(number))
     with capture_logs() as logged:
         await started.stop()
-    assert ([line["id"] for line in logged], tried) == (["okta/0", "okta/1", "okta/2"], [])
+    assert ([line["object_id"] for line in logged], tried) == (["okta/0", "okta/1", "okta/2"], [])

@@ -64,7 +64,8 @@ def test_an_action_is_a_row_and_a_line_in_the_log():
     assert (entry.actor, entry.actor_kind, entry.actor_id, entry.client_address) == ("ann@a.org", "user", "oidc/ann", "192.0.2.9")
     assert (entry.action, entry.object_repr, entry.object_id) == ("opened the admin", "Ann", "oidc/ann")
     did = {"action": "opened the admin", "object": "Ann", "object_id": "oidc/ann"}
-    expected = {"event": "admin action", **did, "by": "ann@a.org", "by_kind": "user", "by_id": "oidc/ann", "client": "192.0.2.9"}
+    actor = {"actor": "ann@a.org", "actor_kind": "user", "actor_id": "oidc/ann", "client_address": "192.0.2.9"}
+    expected = {"event": "admin action", **did, **actor}
     assert [{**entry, "log_level": ""} for entry in logged] == [{**expected, "log_level": ""}]
 
 

@@ -89,7 +89,7 @@ def test_sessions_end_in_store_and_table_and_each_is_told_of(store):
         (AuditAction.END_SESSION, "s1", "bob@a.org, from 192.0.2.1"),
         (AuditAction.END_SESSION, "s2", "an unknown user, from 192.0.2.1"),
     ]
-    assert [(entry["event"], entry["object_id"], entry["by"]) for entry in logged] == [
+    assert [(entry["event"], entry["object_id"], entry["actor"]) for entry in logged] == [
         ("admin action", "s1", "ann"),
         ("admin action", "s2", "ann"),
     ]

@@ -30,7 +30,7 @@ UNVERIFIED = (
     UserRecord("oidc/6", "claimed@corp.com", claims={"email_verified": "false"}, issuer=ISSUER),
     UserRecord("oidc/7", "\u212aim@corp.com", issuer=ISSUER),  # KELVIN SIGN, which str.lower() makes a "k"
 )
-GIVE = ("give", "--user", "ann@corp.com", "--route", "wiki", "--for", "2h", "--why", "an incident")
+GIVE = ("create", "--user", "ann@corp.com", "--route", "wiki", "--for", "2h", "--reason", "an incident")
 
 
 @pytest.fixture
@@ -59,19 +59,19 @@ def listed(options: Options) -> list[dict[str, Any]]:
     return json.loads(run(options, "list", "--json"))
 
 
-def test_what_is_given_is_listed_and_revoked_and_the_audit_log_tells(options: Options) -> None:
+def test_created_grants_are_listed_revoked_and_audited(options: Options) -> None:
     run(options, *GIVE)
-    run(options, "give", "--user", "oidc/2", "--route", "policy[0]", "--for", "1d", "--why", "on call")
+    run(options, "create", "--user", "oidc/2", "--route", "policy[0]", "--for", "1d", "--reason", "on call")
     ann, bob = listed(options)
-    assert (ann["user_id"], ann["person"], ann["route"], ann["opens"], ann["why"]) == (
+    assert (ann["user_id"], ann["user"], ann["route"], ann["is_effective"], ann["reason"]) == (
         "oidc/1",
         "Ann@corp.com",
         "wiki",
         True,
         "an incident",
     )
-    assert ann["by"].endswith("(command line)")
-    assert ann["until"] > ann["since"]
+    assert ann["granted_by"].endswith("(command line)")
+    assert ann["expires_at"] > ann["started_at"]
     assert "an incident" in run(options, "list")
     assert run(options, "revoke", "--id", ann["id"]) == "1 grant revoked"
     assert [each["id"] for each in listed(options)] == [bob["id"]]
@@ -87,16 +87,16 @@ def test_what_is_given_is_listed_and_revoked_and_the_audit_log_tells(options: Op
 
 def test_all_are_revoked_at_once(options: Options) -> None:
     run(options, *GIVE)
-    run(options, "give", "--user", "oidc/2", "--route", "wiki", "--for", "1d", "--why", "on call")
+    run(options, "create", "--user", "oidc/2", "--route", "wiki", "--for", "1d", "--reason", "on call")
     assert run(options, "revoke", "--all") == "2 grants revoked"
     assert run(options, "revoke", "--all") == "0 grants revoked"
     assert run(options, "list") == ""
 
 
-def test_what_opens_nothing_any_more_is_named(options: Options, tmp_path: Path) -> None:
+def test_an_ineffective_grant_is_marked(options: Options, tmp_path: Path) -> None:
     run(options, *GIVE)
     renamed = make_options(tmp_path, databroker_storage_type="database", policy=[{**WIKI, "name": "handbook"}])
-    assert listed(renamed)[0]["opens"] is False
+    assert listed(renamed)[0]["is_effective"] is False
     assert "ineffective" in run(renamed, "list")
 
 
@@ -116,8 +116,8 @@ def test_what_opens_nothing_any_more_is_named(options: Options, tmp_path: Path) 
         ({"--for": "31d"}, "30 days"),
         ({"--for": "0s"}, "30 days"),
         ({"--for": "soon"}, "must be a duration"),
-        ({"--why": " "}, "give a reason"),
-        ({"--why": "a\x1bb"}, "give a reason"),
+        ({"--reason": " "}, "give a reason"),
+        ({"--reason": "a\x1bb"}, "give a reason"),
     ],
 )
 def test_what_can_not_be_given_is_refused(options: Options, change: dict[str, str], message: str) -> None:
@@ -149,13 +149,13 @@ def test_linked_accounts_are_one_person_who_is_given_access_once(tmp_path: Path,
                 await broker.put(USER, id, UserRecord(id, "Ann@Shared.example", True, issuer=issuer).to_data())
 
     asyncio.run(fill())
-    run(options, "give", "--user", named, *GIVE[3:])
+    run(options, "create", "--user", named, *GIVE[3:])
     (given,) = listed(options)
     assert given["user_id"] == "verified_email/ann@shared.example"
     assert run(options, "revoke", "--user", "ann@shared.example") == "1 grant revoked"
     assert listed(options) == []
     with pytest.raises(CommandError, match="no user"):
-        run(options, "give", "--user", "verified_email/bob@shared.example", *GIVE[3:])
+        run(options, "create", "--user", "verified_email/bob@shared.example", *GIVE[3:])
 
 
 def test_nobody_is_meant_by_an_address_that_is_not_for_their_provider_to_tell(tmp_path: Path) -> None:
@@ -168,15 +168,15 @@ def test_nobody_is_meant_by_an_address_that_is_not_for_their_provider_to_tell(tm
                 await broker.put(USER, id, UserRecord(id, "ceo@corp.example", True, "ceo@corp.example", issuer=issuer).to_data())
 
     asyncio.run(fill())
-    run(options, "give", "--user", "ceo@corp.example", *GIVE[3:])
-    run(options, "give", "--user", "partner/7", *GIVE[3:])
-    assert {each["user_id"]: each["person"] for each in listed(options)} == {"corp/1": "ceo@corp.example", "partner/7": ""}
+    run(options, "create", "--user", "ceo@corp.example", *GIVE[3:])
+    run(options, "create", "--user", "partner/7", *GIVE[3:])
+    assert {each["user_id"]: each["user"] for each in listed(options)} == {"corp/1": "ceo@corp.example", "partner/7": ""}
 
     async def as_of_an_earlier_release() -> None:
         async with open_broker(options) as broker:
             record = await broker.get(ACCESS_GRANT, "partner/7")
             assert record is not None
-            await broker.put(ACCESS_GRANT, "partner/7", {**record.data, "person": "ceo@corp.example"}, expires=record.expires)
+            await broker.put(ACCESS_GRANT, "partner/7", {**record.data, "display_name": "ceo@corp.example"}, expires=record.expires)
 
     asyncio.run(as_of_an_earlier_release())
     assert run(options, "revoke", "--user", "ceo@corp.example") == "1 grant revoked"
@@ -193,7 +193,7 @@ def test_what_nobody_has_is_not_revoked(options: Options) -> None:
 def test_the_log_tells_of_what_then_fails(options: Options) -> None:
     run(options, *GIVE)
     with pytest.raises(CommandError, match="lasts longer"):
-        run(options, *GIVE[:-3], "1h", "--why", "again")
+        run(options, *GIVE[:-3], "1h", "--reason", "again")
     assert [entry.action for entry in AuditEntry.objects.order_by("id")][1:] == [
         AuditAction.GRANT_ACCESS,
         AuditAction.GRANT_ACCESS.failure,

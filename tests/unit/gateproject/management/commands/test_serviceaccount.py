@@ -99,7 +99,7 @@ def test_what_a_program_made_ends_with_it_where_that_is_said(options: Options, i
     made_by_programs(options, {"robot--a": "service_account/robot", "robot--a--b": "service_account/robot--a"})
     if is_gone_before:
         assert "robot--a, created by robot," in errors_of(options, "revoke", "robot")
-        assert {account["name"] for account in json.loads(run(options, "list", "--json")) if account["ended_with_maker"]} == {
+        assert {account["name"] for account in json.loads(run(options, "list", "--json")) if account["ended_with_creator"]} == {
             "robot--a",
             "robot--a--b",
         }
