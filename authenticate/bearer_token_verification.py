@@ -14,19 +14,20 @@ from typing import Any
 
 import structlog
 
-from authenticate.provider import key_set, strict_json
+from authenticate.provider import strict_json
 from authenticate.provider.address_scope import AddressScope
 from authenticate.provider.claim_limits import ClaimsTooLarge, check_claims
 from authenticate.provider.client_registry import ProviderClients
 from authenticate.provider.discovery import PATH, is_secure_url
 from authenticate.provider.email_verification import email_verified
 from authenticate.provider.issuer import expected_issuer, key_is_for_issuer
-from authenticate.provider.key_set import ALGORITHMS, Keys, KeySet
 from authenticate.provider.provider_client import ProviderClient
 from authenticate.provider.provider_errors import InsufficientScope, InvalidAccessToken
 from authenticate.provider.provider_http import ProviderHttp
-from authenticate.provider.signed_token import MAX_TOKEN, InvalidSignedToken, SigningKeyNotFound, TokenType, verify_with_keys
 from authenticate.provider.single_flight_cache import SingleFlightCache, Slot
+from authenticate.provider.tokens import key_set
+from authenticate.provider.tokens.key_set import ALGORITHMS, Keys, KeySet
+from authenticate.provider.tokens.signed_token import MAX_TOKEN, InvalidSignedToken, SigningKeyNotFound, TokenType, verify_with_keys
 from config.options import Options
 from config.routes.route import Route
 from config.routes.route_bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, ISSUER_SEPARATOR, JWT

@@ -13,7 +13,7 @@ import re
 from typing import NamedTuple
 
 from authenticate.provider.provider_http import ProviderResponse
-from authenticate.provider.token_response import error_code, error_text
+from authenticate.provider.tokens.token_response import error_code, error_text
 
 _CREDENTIALS = re.compile("credential|client secret|invalid client|authentication failed", re.IGNORECASE)
 _REDIRECT_URI = re.compile("redirect[ _-]?ur[il]", re.IGNORECASE)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from authenticate.provider.key_set import ALGORITHMS
 from authenticate.provider.provider_http import ProviderHttp
 from authenticate.provider.single_flight_cache import SingleFlightCache
+from authenticate.provider.tokens.key_set import ALGORITHMS
 from foundation.errors import ProviderError
 from foundation.values import is_encrypted_or_local
 

@@ -20,7 +20,7 @@ from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.issuer import matches_issuer
 from authenticate.provider.provider_client import ProviderClient, with_query
 from authenticate.provider.sign_in_result import ProviderMismatch, SignInResult
-from authenticate.provider.token_response import InvalidGrant, Tokens
+from authenticate.provider.tokens.token_response import InvalidGrant, Tokens
 from config.options import Options
 from databroker.records import UserRecord
 from foundation.errors import BadRequest, ProviderError

@@ -6,7 +6,7 @@ from authenticate.provider.client_refusals import client_refusal
 from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.provider_client import ProviderClient
 from authenticate.provider.provider_http import ProviderResponse
-from authenticate.provider.token_response import error_text
+from authenticate.provider.tokens.token_response import error_text
 from foundation.errors import ProviderError
 
 MAX_REQUEST_URI = 2048  # characters of a request_uri

@@ -10,18 +10,18 @@ from urllib.parse import quote, urlencode
 
 import structlog
 
-from authenticate.provider import id_token, logout_token, token_response
 from authenticate.provider.address_scope import AddressScope
 from authenticate.provider.claim_limits import check_claims
 from authenticate.provider.discovery import DiscoveryDocument, cached_discovery
 from authenticate.provider.email_verification import email_verified, merge_claims
-from authenticate.provider.key_set import Keys, KeySet
 from authenticate.provider.kinds.kind_registry import build_provider
 from authenticate.provider.provider_errors import SubjectMismatch
 from authenticate.provider.provider_http import ProviderHttp, ProviderResponse
-from authenticate.provider.signed_token import InvalidSignedToken, verify_with_keys
 from authenticate.provider.single_flight_cache import Slot
-from authenticate.provider.token_response import Tokens
+from authenticate.provider.tokens import id_token, logout_token, token_response
+from authenticate.provider.tokens.key_set import Keys, KeySet
+from authenticate.provider.tokens.signed_token import InvalidSignedToken, verify_with_keys
+from authenticate.provider.tokens.token_response import Tokens
 from config.options import Options
 from config.provider_config import ProviderConfig
 from databroker.records import SessionRecord

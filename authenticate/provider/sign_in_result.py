@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from authenticate.provider.token_response import Tokens
+from authenticate.provider.tokens.token_response import Tokens
 from databroker.records import UserRecord
 from foundation.errors import BadRequest
 

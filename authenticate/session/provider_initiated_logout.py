@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator, Callable
 import structlog
 
 from authenticate.provider.client_registry import ProviderClients
-from authenticate.provider.logout_token import LOGOUT_TOKEN
 from authenticate.provider.provider_client import ProviderClient
-from authenticate.provider.signed_token import InvalidSignedToken
+from authenticate.provider.tokens.logout_token import LOGOUT_TOKEN
+from authenticate.provider.tokens.signed_token import InvalidSignedToken
 from authenticate.session.other_session_refresh import OtherSessionRefresh
 from authenticate.session.session_index import MAX_SIGN_IN_SECONDS, SessionIndex
 from databroker.broker_client import BrokerClient, consume_once

@@ -7,10 +7,10 @@ from typing import Any
 import structlog
 
 from authenticate.provider.discovery import DiscoveryDocument
-from authenticate.provider.id_token import unverified_claims
 from authenticate.provider.provider_client import ProviderClient
 from authenticate.provider.provider_errors import SubjectMismatch
-from authenticate.provider.signed_token import TokenNotCurrent
+from authenticate.provider.tokens.id_token import unverified_claims
+from authenticate.provider.tokens.signed_token import TokenNotCurrent
 from authorize.identity.identity_builder import linked_id_for
 from databroker.records import SessionRecord, UserRecord
 from databroker.session_reader import vouches

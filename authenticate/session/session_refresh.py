@@ -16,8 +16,8 @@ import structlog
 from authenticate.provider.claim_limits import ClaimsTooLarge
 from authenticate.provider.provider_client import ProviderClient
 from authenticate.provider.provider_errors import InvalidAccessToken, SubjectMismatch
-from authenticate.provider.signed_token import InvalidSignedToken
-from authenticate.provider.token_response import InvalidGrant
+from authenticate.provider.tokens.signed_token import InvalidSignedToken
+from authenticate.provider.tokens.token_response import InvalidGrant
 from authenticate.session.refresh_grant import exchange_refresh_token, reload_claims, was_revoked
 from authenticate.session.refresh_schedule import tokens_due
 from databroker.broker_client import BrokerClient, Edited, update

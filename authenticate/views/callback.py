@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from authenticate.provider.claim_limits import ClaimsTooLarge
 from authenticate.provider.django_oidc import GateCallbackView, InvalidCode, ScopesNotGranted
 from authenticate.provider.sign_in_result import ProviderMismatch
-from authenticate.provider.token_response import sanitize
+from authenticate.provider.tokens.token_response import sanitize
 from authenticate.redirect_targets import RedirectTarget
 from authenticate.service import AuthenticateService, page_context
 from authenticate.step_up import ACR_NOT_MET, AUTH_TIME_MISSING, UNMET, StepUpRequest

@@ -5,7 +5,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_POST
 
-from authenticate.provider.signed_token import InvalidSignedToken, TokenNotCurrent
+from authenticate.provider.tokens.signed_token import InvalidSignedToken, TokenNotCurrent
 from authenticate.service import page_context
 from authenticate.views import view_helpers
 from foundation.errors import BadRequest, BrokerError, ProviderError

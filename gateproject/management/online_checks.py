@@ -23,7 +23,7 @@ from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.par import is_accepted, push
 from authenticate.provider.provider_client import ProviderClient
 from authenticate.provider.provider_http import ProviderResponse
-from authenticate.provider.token_response import error_text
+from authenticate.provider.tokens.token_response import error_text
 from config.options import Options
 from config.parsing.document import KeyPath
 from config.provider_config import ProviderConfig

@@ -11,7 +11,7 @@ import json
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from authenticate.provider.id_token import unverified_claims
+from authenticate.provider.tokens.id_token import unverified_claims
 from tests.support.fake_idp import Answer, FakeIdP, Request
 
 REALM, PROTOCOL = "/realms/corp", "/realms/corp/protocol/openid-connect"

@@ -10,7 +10,7 @@ from authenticate.provider.discovery import DiscoveryDocument, fetch
 from authenticate.provider.email_verification import email_verified
 from authenticate.provider.provider_errors import InsufficientScope, InvalidAccessToken
 from authenticate.provider.provider_http import ProviderHttp, ProviderResponse
-from authenticate.provider.token_response import bearer_error, error_code, error_text
+from authenticate.provider.tokens.token_response import bearer_error, error_code, error_text
 from config.issuers import DEFAULT_URLS, expected_issuer
 from config.provider_config import ProviderConfig
 from databroker.records import SessionRecord, UserRecord, issuer_in

@@ -3,7 +3,9 @@
 from tests.mutants.mutant import door
 from tests.mutants.operations import in_text, lacks, omits, passes, replaced, skips
 
-key_set = door("authenticate.provider.key_set", "unit/authenticate/provider/test_key_set.py", "unit/authenticate/provider/test_id_token.py")
+key_set = door(
+    "authenticate.provider.tokens.key_set", "unit/authenticate/provider/test_key_set.py", "unit/authenticate/provider/test_id_token.py"
+)
 key_set.without("at_hash is of its algorithm", "ALGORITHMS", replaced("hashlib.sha384", "hashlib.sha256", 3))
 key_set.without(
     "older keys judge no refreshed token",
@@ -66,7 +68,7 @@ scopes_of_azure = door("authenticate.provider.kinds.azure_provider", REGISTRY)
 scopes_of_azure.without("another's address is not Microsoft Graph's", "_GRAPH", in_text("(https:", "(.*|https:"))
 scopes_of_azure.without("the case of a scope says nothing", "AzureProvider.scope_names", replaced("name.lower()", "name"))
 
-echoes = door("authenticate.provider.token_response", "unit/authenticate/provider/test_provider_client.py")
+echoes = door("authenticate.provider.tokens.token_response", "unit/authenticate/provider/test_provider_client.py")
 echoes.without("secrets are blanked out of a provider's words", "sanitize", skips("text = ..."))
 echoes.without(
     "secrets are blanked out of a provider's code",

@@ -127,7 +127,7 @@ bearer_tokens.without(
     "a route takes its own kind", "BearerTokens.verify", replaced("(policy, ...)", "(next(iter(self._policies.values())), ...)")
 )
 
-newer_keys = door("authenticate.provider.signed_token", "unit/authenticate/test_bearer_token_verification.py")
+newer_keys = door("authenticate.provider.tokens.signed_token", "unit/authenticate/test_bearer_token_verification.py")
 newer_keys.without(
     "tokens that wait for newer keys are bounded",
     "verify_with_keys",
@@ -136,7 +136,7 @@ newer_keys.without(
         "key_set.refetched_keys(jwks_uri, fetched_after=fetched_after)",
     ),
 )
-key_set = door("authenticate.provider.key_set", "unit/authenticate/test_bearer_token_verification.py")
+key_set = door("authenticate.provider.tokens.key_set", "unit/authenticate/test_bearer_token_verification.py")
 key_set.without("tokens that wait for another fetch of newer keys are bounded", "KeySet.refetched_keys", omits("slot"))
 
 userinfo = door("authenticate.provider.kinds.oidc_provider", "unit/authenticate/test_bearer_token_verification.py")

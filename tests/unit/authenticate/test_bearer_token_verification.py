@@ -15,7 +15,7 @@ import pytest
 
 from authenticate import bearer_token_verification
 from authenticate.bearer_token_verification import BearerSession, BearerTokens
-from authenticate.provider import key_set
+from authenticate.provider.tokens import key_set
 from foundation.auth_challenges import InvalidToken
 from foundation.errors import ProviderError
 from tests.support.eventually import eventually

@@ -10,7 +10,7 @@ import pytest
 from django.core.handlers.asgi import ASGIHandler
 from structlog.testing import capture_logs
 
-from authenticate.provider.signed_token import InvalidSignedToken
+from authenticate.provider.tokens.signed_token import InvalidSignedToken
 from authenticate.session.session_refresh import RefreshStep
 from authorize.policy.reasons import Reason
 from databroker.grants.grant_records import AccessGrant

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.par import push_params
 from authenticate.provider.provider_client import ProviderClient, with_query
-from authenticate.provider.token_response import error_text
+from authenticate.provider.tokens.token_response import error_text
 from databroker.records import SessionRecord
 from foundation.errors import ProviderError
 from tests.support.authenticate_site import Clock

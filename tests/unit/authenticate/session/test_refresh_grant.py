@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from authenticate.provider.provider_errors import InvalidAccessToken, SubjectMismatch
-from authenticate.provider.signed_token import InvalidSignedToken
-from authenticate.provider.token_response import InvalidGrant
+from authenticate.provider.tokens.signed_token import InvalidSignedToken
+from authenticate.provider.tokens.token_response import InvalidGrant
 from authenticate.session.refresh_grant import exchange_refresh_token, reload_claims, was_revoked
 from foundation.errors import ProviderError
 from tests.support.fake_idp import ABSENT, OTHER_RSA_KEY, PEOPLE, signed

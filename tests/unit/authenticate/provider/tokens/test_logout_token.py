@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from authenticate.provider.logout_token import EVENT, LogoutRequest, verify
-from authenticate.provider.signed_token import SigningKeyNotFound
+from authenticate.provider.tokens.logout_token import EVENT, LogoutRequest, verify
+from authenticate.provider.tokens.signed_token import SigningKeyNotFound
 from foundation.errors import ProviderError
 from tests.support.fake_idp import ABSENT, EC_KEY, ED_KEY, OTHER_RSA_KEY, RSA_KEY, encoded, public_jwk, signed
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from authenticate.provider.issuer import key_is_for_issuer, matches_issuer
-from authenticate.provider.key_set import Keys
-from authenticate.provider.signed_token import LEEWAY, InvalidSignedToken, TokenType
+from authenticate.provider.tokens.key_set import Keys
+from authenticate.provider.tokens.signed_token import LEEWAY, InvalidSignedToken, TokenType
 
 LOGOUT_TOKEN = TokenType("logout token", frozenset({"logout+jwt", "jwt"}))
 EVENT = "http://schemas.openid.net/event/backchannel-logout"

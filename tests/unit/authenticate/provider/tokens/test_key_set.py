@@ -9,8 +9,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from authenticate.provider.address_scope import AddressScope
-from authenticate.provider.key_set import ALGORITHMS, KeySet, parse, select_key
 from authenticate.provider.provider_http import ProviderHttp
+from authenticate.provider.tokens.key_set import ALGORITHMS, KeySet, parse, select_key
 from foundation.errors import ProviderError
 from tests.support.authenticate_site import Clock, Site
 from tests.support.fake_idp import ABSENT, OTHER_RSA_KEY, Answer, FakeIdP

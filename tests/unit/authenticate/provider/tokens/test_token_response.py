@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from authenticate.provider.provider_http import ProviderResponse
-from authenticate.provider.token_response import InvalidGrant, Tokens, bearer_error, parse
+from authenticate.provider.tokens.token_response import InvalidGrant, Tokens, bearer_error, parse
 from foundation.errors import ProviderError
 
 GOOD = {"access_token": "a", "id_token": "i", "refresh_token": "r", "token_type": "bearer", "expires_in": 60}

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import jwt
 
 from authenticate.provider import strict_json
-from authenticate.provider.key_set import Keys, KeySet, select_key
 from authenticate.provider.single_flight_cache import Slot
+from authenticate.provider.tokens.key_set import Keys, KeySet, select_key
 from foundation.crypto.sealing import from_text
 from foundation.errors import ProviderError
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from authenticate.provider.issuer import expected_issuer, key_is_for_issuer
-from authenticate.provider.key_set import ALGORITHMS, Keys
-from authenticate.provider.signed_token import InvalidSignedToken, TokenType
+from authenticate.provider.tokens.key_set import ALGORITHMS, Keys
+from authenticate.provider.tokens.signed_token import InvalidSignedToken, TokenType
 from foundation.crypto.sealing import to_text
 from foundation.errors import ProviderError
 

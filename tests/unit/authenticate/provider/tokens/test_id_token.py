@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from authenticate.provider.id_token import ExpectedIdToken, unverified_claims, verify, verify_userinfo
-from authenticate.provider.signed_token import SigningKeyNotFound
+from authenticate.provider.tokens.id_token import ExpectedIdToken, unverified_claims, verify, verify_userinfo
+from authenticate.provider.tokens.signed_token import SigningKeyNotFound
 from foundation.errors import ProviderError
 from tests.support.fake_idp import ABSENT, EC_KEY, ED_KEY, OTHER_RSA_KEY, RSA_KEY, encoded, public_jwk, signed
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authenticate.provider.signed_token import MAX_TOKEN, TokenType
+from authenticate.provider.tokens.signed_token import MAX_TOKEN, TokenType
 from foundation.errors import ProviderError
 from tests.support.fake_idp import RSA_KEY, signed
 
