@@ -92,24 +92,24 @@ async def _perform(request: HttpRequest) -> str:
     if do == "refuse":
         await desk.deny(caller, id, nonce)
         return DONE[do]
-    asked = await desk.approve(caller, id, nonce, gate.authorize.load_session_identity)
-    return DONE[do] if asked.grant_expires_at else "Approved. More approvals are needed."
+    approval = await desk.approve(caller, id, nonce, gate.authorize.load_session_identity)
+    return DONE[do] if approval.grant_expires_at else "Approved. More approvals are needed."
 
 
 async def _context(request: HttpRequest) -> dict[str, Any]:
     gate = page_context(request)
     broker, clock = gate.broker, gate.authenticate.clock
     waiting = await take(AccessRequestStore(broker, clock).iter_pending())
-    given, expired = [await take(GrantStore(broker, clock).iter_grants(expired=expired)) for expired in (False, True)]
+    active, expired = [await take(GrantStore(broker, clock).iter_grants(expired=expired)) for expired in (False, True)]
     caller = await admin_actor(request)
     waiting.sort(key=lambda held: held.request.requested_at)
-    given.sort(key=lambda each: each[1].expires_at)
+    active.sort(key=lambda each: each[1].expires_at)
     expired.sort(key=lambda each: each[1].expires_at, reverse=True)
     return {
         "waiting": [_pending_row(gate.authenticate.access_requests, held, caller) for held in waiting[:MAX_ROWS]],
         "more_waiting": len(waiting) > MAX_ROWS,
-        "given": list(starmap(_grant_row, given[:MAX_ROWS])),
-        "more_given": len(given) > MAX_ROWS,
+        "given": list(starmap(_grant_row, active[:MAX_ROWS])),
+        "more_given": len(active) > MAX_ROWS,
         "expired": list(starmap(_grant_row, expired[:MAX_ROWS])),
         "no_answerer": NOT_AN_APPROVER,
     }
@@ -128,13 +128,13 @@ async def take(records: AsyncGenerator[Any], maximum: int = MAX_READ) -> list[An
 
 def _pending_row(desk: Any, held: StoredAccessRequest, caller: AccessActor | None) -> dict[str, Any]:
     access_request, route = held.request, desk.rules.route(held.request.route)
-    asking = None if route is None else route.access_requests
+    settings = None if route is None else route.access_requests
     return {
         "asked": access_request,
         "person_url": _user_url(access_request.user_id),
         "value": f"{held.id} {access_request.request_id}",
         "duration": format_duration(access_request.duration_seconds),
-        "needed": 0 if asking is None else asking.approvals,
+        "needed": 0 if settings is None else settings.approvals,
         "is_gone": route is None,
         "since": time_element(access_request.requested_at),
         "until": time_element(access_request.expires_at),

@@ -332,12 +332,12 @@ def _check_claims(
     if LOGOUT_TOKEN_CLAIM in payload:
         raise ProviderError("it is a logout token")
     is_access_token = str(header.get("typ", "")).lower().removeprefix("application/") == "at+jwt"
-    says = payload.get("typ")  # Keycloak's claim for the token type
+    declared_type = payload.get("typ")  # Keycloak's claim for the token type
     has_scope, has_nonce = (any(name in payload for name in names) for names in (ACCESS_TOKEN_CLAIMS, ID_TOKEN_CLAIMS))
-    if trust.kind == ACCESS_TOKEN and not is_access_token and (has_nonce or says == "ID" or not has_scope):
+    if trust.kind == ACCESS_TOKEN and not is_access_token and (has_nonce or declared_type == "ID" or not has_scope):
         raise ProviderError("it is not an access token")
     if trust.kind == ID_TOKEN:
-        if has_scope or says not in (None, "ID", "JWT"):
+        if has_scope or declared_type not in (None, "ID", "JWT"):
             raise ProviderError("it is not an ID token")
         if payload.get("azp", trust.audience[0] if len(audiences) == 1 else None) != trust.audience[0]:
             raise ProviderError("it was issued to another client")

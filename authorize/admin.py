@@ -33,13 +33,13 @@ class DecisionAdmin(ReadOnlyAdmin):
         """Render the decision log as a timeline in the reader's time zone."""
         options = page_context(request).options
         zone = select_zone(request, options.time_zone)
-        filters = TimelineFilters.of(request.GET, zone.zone, options.policy)
+        filters = TimelineFilters.from_query(request.GET, zone.zone, options.policy)
         with timezone.override(zone.zone):
-            shown = paginate(filters.rows(), request.GET.get("before", ""), zone.zone)
+            timeline = paginate(filters.rows(), request.GET.get("before", ""), zone.zone)
             context = {
                 **filters_context(filters, options),
-                "timeline": shown,
-                "earlier": None if shown.next_page is None else urlencode({**filters.values, **shown.next_page}),
+                "timeline": timeline,
+                "earlier": None if timeline.next_page is None else urlencode({**filters.values, **timeline.next_page}),
                 "is_first_page": "before" not in request.GET,
                 "newest": urlencode(filters.values),
                 "zone": zone,
@@ -76,7 +76,7 @@ class DecisionAdmin(ReadOnlyAdmin):
         page = page_context(request)
         params = request.POST if request.method == "POST" else request.GET
         context: dict[str, Any] = {"hours": params.get("hours") or "24", "most_hours": MAX_HOURS, "configuration": page.configuration}
-        filters = TimelineFilters.of({name: params.get(name, "") for name in REPLAY_FILTERS}, ZoneInfo("UTC"), page.options.policy)
+        filters = TimelineFilters.from_query({name: params.get(name, "") for name in REPLAY_FILTERS}, ZoneInfo("UTC"), page.options.policy)
         if request.method == "POST":
             try:
                 context["replay"] = replay_context(replay_newest(_last_hours(filters.rows(), context["hours"]), page.authorize.routes))

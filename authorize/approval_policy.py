@@ -21,10 +21,10 @@ def may_request(route: Route, identity: Identity) -> bool:
 
     `identity_providers` excludes users of other providers, even with an approval.
     """
-    return route.access_requests is not None and _is_user_of(route, identity)
+    return route.access_requests is not None and _is_accepted_user(route, identity)
 
 
-def _is_user_of(route: Route, identity: Identity) -> bool:
+def _is_accepted_user(route: Route, identity: Identity) -> bool:
     """Return whether a provider that the route accepts signed this user in.  Service accounts and bearer tokens are not users."""
     if not identity.is_provider_user or identity.is_bearer:
         return False
@@ -80,7 +80,7 @@ class ApprovalPolicy:
     def _matches(self, access_key: str, rule: str, identity: Identity, now: float) -> bool:
         """Return whether the identity is a user of an accepted provider, and the rule evaluates to TRUE for it."""
         route = self._routes.get(access_key)
-        if route is None or route.access_requests is None or not _is_user_of(route, identity):
+        if route is None or route.access_requests is None or not _is_accepted_user(route, identity):
             return False
         if access_key not in self._compiled:
             self._compiled[access_key] = {block.key: compile_block(block) for block in approval_blocks(route.access_requests)}

@@ -139,7 +139,7 @@ class Authorizer(ABC):
 
     def serves_host(self, host: str, port: int | None) -> bool:
         """Return whether gate serves pages at this host.  It does at a tunnel's host, where users sign in for client applications."""
-        return self.routes.has_host(host, port) or (port in self._page_ports and self.routes.has_tunnels_at(host))
+        return self.routes.has_host(host, port) or (port in self._page_ports and self.routes.has_tunnels_for(host))
 
     def audiences(self, request: PolicyRequest) -> tuple[str, ...]:
         """Return the audiences of credentials that are valid for this request.  For a tunnel, those of its host's pages on any port."""

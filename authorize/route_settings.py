@@ -24,7 +24,7 @@ def route_table(options: Any, previous: RouteTable | None = None, *, with_shadow
     """Build the route table.  `with_shadow` enforces shadow rules.  Raises ConfigError if the routes are invalid."""
     ports, client_ca = default_ports(options), options.client_ca
     return RouteTable.build(
-        options.policy, ports, client_ca=client_ca, with_shadow=with_shadow, previous=previous, own_hosts=reserved_hosts(options)
+        options.policy, ports, client_ca=client_ca, with_shadow=with_shadow, previous=previous, reserved_hosts=reserved_hosts(options)
     )
 
 

@@ -50,7 +50,7 @@ class BearerTokenVerifier(Protocol):
     async def verify(self, route_id: str, token: str, client_address: str = "") -> VerifiedBearer | InvalidToken:
         """Return the user of a token, the same object while the token is cached.  InvalidToken if the route does not accept it.
 
-        `asker` is the client address, "" if in doubt.  Raises ProviderError if the token cannot be verified.
+        `client_address` is "" if in doubt.  Raises ProviderError if the token cannot be verified.
         """
         ...
 
@@ -80,7 +80,7 @@ class AuthorizeService(Authorizer):
         self.identity_header_names = self.identity_headers.names
         self.credentials = UpstreamCredentials(options, self.routes, self.identity_headers.released_groups, clock, broker)
         self._cookies = SessionCookies(options)
-        self._program_tokens = ProgrammaticTokens(options)
+        self._programmatic_tokens = ProgrammaticTokens(options)
         self._service_accounts = ServiceAccountLoader(replica)
         self._identities = IdentityLoader.from_options(options, replica)
         self._bearers = bearers
@@ -114,12 +114,12 @@ class AuthorizeService(Authorizer):
             decision = evaluate_route(request, identity, route, now) if identity is not None else decision
         elif (self.identity_headers.sends_identity(route) or self.credentials.impersonates(route)) and not decision.is_preflight:
             identity = await self._identify_if_possible(request, cookie_headers, now, route.route)
-        is_told = decision.is_allowed and not decision.is_preflight
-        headers = self.identity_headers.headers_for(request, route, identity, now, request_id) if is_told else ()
+        is_forwarded = decision.is_allowed and not decision.is_preflight
+        headers = self.identity_headers.headers_for(request, route, identity, now, request_id) if is_forwarded else ()
         challenge = (
             request_credentials.challenge(request, route.route.bearer_token is not None) if decision.outcome is Outcome.SIGN_IN else ""
         )
-        ends = _decision_expiry(decision, identity) if is_told and identity is not None else math.inf
+        ends = _decision_expiry(decision, identity) if is_forwarded and identity is not None else math.inf
         return AuthorizationResult(decision, identity, headers, challenge, refused, ends)
 
     async def evaluate_shadow(
@@ -155,13 +155,13 @@ class AuthorizeService(Authorizer):
         if identity is None:
             return ()
 
-        def decide(asked: PolicyRequest) -> Decision:
-            if (route := self.routes.match(asked)) is None:
+        def decide(entry: PolicyRequest) -> Decision:
+            if (route := self.routes.match(entry)) is None:
                 return NO_ROUTE
-            asked = self._certificates.with_verdict(asked, route.client_ca, now)
+            entry = self._certificates.with_verdict(entry, route.client_ca, now)
             # As in `check`: a decision that needs no identity does not use it.
-            before = evaluate_route(asked, None, route, now) if not route.needs_identity else None
-            return before if before is not None and before.outcome is not Outcome.SIGN_IN else evaluate_route(asked, identity, route, now)
+            before = evaluate_route(entry, None, route, now) if not route.needs_identity else None
+            return before if before is not None and before.outcome is not Outcome.SIGN_IN else evaluate_route(entry, identity, route, now)
 
         return await self._entry_points.find_accessible(request, decide)
 
@@ -209,30 +209,30 @@ class AuthorizeService(Authorizer):
             return await self._service_accounts.identify(value, now)
         if scheme == "bearer" and route is not None and route.bearer_token is not None:
             return await self._identify_by_bearer(route, value, request.source_ip, now)
-        if program_token := value if scheme == "gate" else request_credentials.parse_query_token(request):
-            return await self._identify_by_program_token(request, program_token, now)
+        if programmatic_token := value if scheme == "gate" else request_credentials.parse_query_token(request):
+            return await self._identify_by_programmatic_token(request, programmatic_token, now)
         return (
             None
             if value or not request_credentials.has_malformed_authorization(request)
             else InvalidToken("the Authorization header is ambiguous")
         )
 
-    async def _identify_by_program_token(self, request: PolicyRequest, token: str, now: float) -> Identity | InvalidToken:
+    async def _identify_by_programmatic_token(self, request: PolicyRequest, token: str, now: float) -> Identity | InvalidToken:
         reason = ""
         for audience in self.audiences(request):
             try:
-                opened = self._program_tokens.open(token, audience, now)
+                opened = self._programmatic_tokens.open(token, audience, now)
             except SealError as error:
                 reason = reason or f"program token: {error}"
                 continue
             return await self._identities.find(opened.session_id, now) or InvalidToken("program token: its session has ended")
         return InvalidToken(reason)
 
-    async def _identify_by_bearer(self, route: Route, token: str, asker: str, now: float) -> Identity | InvalidToken:
+    async def _identify_by_bearer(self, route: Route, token: str, client_ip: str, now: float) -> Identity | InvalidToken:
         if self._bearers is None:
             raise BrokerError("this process can't verify tokens of the provider")
         try:
-            bearer = await self._bearers.verify(route.id, token, asker)
+            bearer = await self._bearers.verify(route.id, token, client_ip)
         except ProviderError as error:
             raise BrokerError(f"a token can't be verified: {error}") from error
         if isinstance(bearer, InvalidToken):

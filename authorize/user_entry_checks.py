@@ -80,15 +80,15 @@ def unusable_bearer_routes(settings: Any) -> Iterator[Finding]:
 
 
 def issuer_ambiguous_claims(settings: Any) -> Iterator[Finding]:
-    of_our_people = {*USER_CLAIMS, *groups_claims(settings)}
+    provider_claims = {*USER_CLAIMS, *groups_claims(settings)}
     for index, route in enumerate(settings.policy):
         if route.bearer_token != JWT:
             continue
-        asked = [comparison for comparison in iter_comparisons(route.policy) if comparison.criterion == "claim"]
-        if any(comparison.argument == "iss" for comparison in asked):
+        comparisons = [comparison for comparison in iter_comparisons(route.policy) if comparison.criterion == "claim"]
+        if any(comparison.argument == "iss" for comparison in comparisons):
             continue
-        for comparison in asked:
-            if comparison.argument in of_our_people:
+        for comparison in comparisons:
+            if comparison.argument in provider_claims:
                 yield (
                     parse_key_path(f"policy[{index}].{comparison.key}"),
                     f"matches users of the provider and tokens of {route.bearer_token_issuer}. Add claim/iss to select one",
@@ -125,8 +125,8 @@ def _unmatchable_reason(entry: UserEntry, providers: tuple[str, ...], issuers: f
     if entry.is_issuer_qualified:
         return "" if entry.provider in issuers else "refers to a token issuer that this route does not accept"
     if entry.provider in KINDS:
-        ours = f"idp_provider is {providers[0]}" if len(providers) == 1 else f"the providers are {', '.join(providers)}"
-        return f"refers to a user of {entry.provider}, but {ours}"
+        configured = f"idp_provider is {providers[0]}" if len(providers) == 1 else f"the providers are {', '.join(providers)}"
+        return f"refers to a user of {entry.provider}, but {configured}"
     if entry.provider == JWT:
         return f"matches no user. With bearer_token: jwt, write https://issuer{ISSUER_SEPARATOR}sub"
     return f"refers to a user of {entry.provider}, which is not a provider. Write a subject with a slash as {providers[0]}/{entry.name}"

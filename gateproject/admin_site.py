@@ -28,7 +28,7 @@ from databroker.audit_log import USER_ID_KEY, Actor, ActorKind, record_action
 from foundation.web.plain_text import sanitize_text
 from foundation.web.responses import render_error
 from gateproject.configuration_page import register as register_configuration_page
-from gateproject.dashboard import dashboard_of
+from gateproject.dashboard import build_dashboard
 from gateproject.middleware import ADMIN
 from gateproject.user_admin import register as register_person_page
 
@@ -53,7 +53,7 @@ class GateAdminSite(AdminSite):
         return {**super().each_context(request), "site_header": name, "site_title": f"{name} admin"}
 
     def index(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:
-        return super().index(request, {"dashboard": dashboard_of(request), **(extra_context or {})})
+        return super().index(request, {"dashboard": build_dashboard(request), **(extra_context or {})})
 
     def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
         """Return the sections by topic instead of by Django application."""
@@ -61,8 +61,8 @@ class GateAdminSite(AdminSite):
         if app_label is not None:
             return apps
         pages = {model["object_name"]: model for app in apps for model in app["models"]}
-        sections = ((words, [pages[name] for name in names if name in pages]) for words, names in SECTIONS)
-        return [{"name": words, "app_label": slugify(words), "models": models} for words, models in sections if models]
+        sections = ((title, [pages[name] for name in names if name in pages]) for title, names in SECTIONS)
+        return [{"name": title, "app_label": slugify(title), "models": models} for title, models in sections if models]
 
     def has_permission(self, request: HttpRequest) -> bool:
         """Check permission on each request: the Django session alone is not enough, its sign-in session must be valid."""
@@ -72,20 +72,20 @@ class GateAdminSite(AdminSite):
         if signed_in_by is None:
             # The pages have no per-account permissions.
             return bool(page_context(request).options.admin_password_login and request.user.is_superuser)
-        identity = identity_of(request)
+        identity = identify(request)
         return identity is not None and identity.session_id == signed_in_by and may_administer(request, identity)
 
     @method_decorator(never_cache)
     def login(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:
-        own = page_context(request)
-        if own.options.admin_password_login and (request.method == "POST" or "password" in request.GET):
+        gate = page_context(request)
+        if gate.options.admin_password_login and (request.method == "POST" or "password" in request.GET):
             answer = super().login(request, extra_context)
             if answer.status_code == HTTPStatus.FOUND and self.has_permission(request):
                 record_action(request, "opened the admin", object_repr=request.user.get_username())
             return answer
-        identity = identity_of(request)
+        identity = identify(request)
         if identity is None:
-            return HttpResponseRedirect(own.authenticate.redirects.sign_in_url(_target(request)))
+            return HttpResponseRedirect(gate.authenticate.redirects.sign_in_url(_target(request)))
         if not may_administer(request, identity):
             stranger = Actor(ActorKind.USER, identity.user_id, identity.display_name)
             record_action(
@@ -97,8 +97,8 @@ class GateAdminSite(AdminSite):
             )
             reason = f"You are signed in as {identity.display_name}, who is not an administrator of this gate."
             advice = "The settings admin_allowed_users and admin_allowed_groups list the administrators."
-            somebody_else = f"/.gate/signout/?{urlencode({'gate_redirect_uri': own.authenticate.origin + _target(request)})}"
-            links = (("View my account", "/.gate/"), ("Sign in as another user", somebody_else))
+            sign_out_url = f"/.gate/signout/?{urlencode({'gate_redirect_uri': gate.authenticate.origin + _target(request)})}"
+            links = (("View my account", "/.gate/"), ("Sign in as another user", sign_out_url))
             return render_error(request, 403, reason, advice=advice, links=links)
         login(request, _django_user(identity), backend=BACKEND)
         request.session[SESSION_KEY] = identity.session_id
@@ -107,14 +107,14 @@ class GateAdminSite(AdminSite):
         return HttpResponseRedirect(_target(request))
 
 
-def identity_of(request: HttpRequest) -> Identity | None:
-    own = page_context(request)
-    return async_to_sync(own.authorize.identify)(own.incoming.cookies, own.incoming.request.host_port)
+def identify(request: HttpRequest) -> Identity | None:
+    gate = page_context(request)
+    return async_to_sync(gate.authorize.identify)(gate.incoming.cookies, gate.incoming.request.host_port)
 
 
 def may_administer(request: HttpRequest, identity: Identity) -> bool:
-    own = page_context(request)
-    return bool(own.authorize.may_administer(identity))
+    gate = page_context(request)
+    return bool(gate.authorize.may_administer(identity))
 
 
 def _django_user(identity: Identity) -> AbstractBaseUser:
@@ -134,13 +134,13 @@ def _django_user(identity: Identity) -> AbstractBaseUser:
 
 def _target(request: HttpRequest) -> str:
     """Return where to redirect after sign-in: always a page of the admin, whatever the query contains."""
-    wanted = request.GET.get("next", ADMIN)
+    target = request.GET.get("next", ADMIN)
     try:
-        parts = urlsplit(wanted)
+        parts = urlsplit(target)
     except ValueError:  # a bracket without an IPv6 address
         return ADMIN
-    is_inside = not parts.scheme and not parts.netloc and parts.path.startswith(ADMIN) and "\\" not in wanted
-    return wanted if is_inside and not parts.path.startswith(f"{ADMIN}log") else ADMIN
+    is_inside = not parts.scheme and not parts.netloc and parts.path.startswith(ADMIN) and "\\" not in target
+    return target if is_inside and not parts.path.startswith(f"{ADMIN}log") else ADMIN
 
 
 site = GateAdminSite(name="admin")

@@ -124,9 +124,11 @@ class GateApplication:
             is_well = owner is RequestHandler.HEALTH or self._runtime.readiness().is_ready
             await proxy.respond(owner, incoming, send, is_well=is_well)
         else:
-            await self._ours(services, owner, incoming, receive, send)
+            await self._serve_builtin(services, owner, incoming, receive, send)
 
-    async def _ours(self, services: Services, owner: RequestHandler, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
+    async def _serve_builtin(
+        self, services: Services, owner: RequestHandler, incoming: IncomingRequest, receive: Receive, send: Send
+    ) -> None:
         proxy = served(services.proxy)
         page = PageLog(incoming, send)
         try:
@@ -138,7 +140,7 @@ class GateApplication:
             page.emit()
 
     async def _page(self, services: Services, owner: RequestHandler, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
-        own = GatePageContext(
+        context = GatePageContext(
             services,
             self._runtime.status,
             self._runtime.in_force,
@@ -151,12 +153,12 @@ class GateApplication:
         # Django gets the canonical path, so that both interpret it equally, and the scheme that the browser used, which
         # differs from gate's if a proxy terminates TLS.
         scheme = services.options.authenticate_service_url.scheme
-        scope = {**incoming.scope, "path": path, "raw_path": path.encode(), "root_path": "", "scheme": scheme, "gate": own}
-        most = PAGE_BODY_BYTES
-        if own.at_authenticate_host:
-            most = served(services.authenticate).scim_access.body_limit(path, incoming.header(b"authorization"), most)
+        scope = {**incoming.scope, "path": path, "raw_path": path.encode(), "root_path": "", "scheme": scheme, "gate": context}
+        limit = PAGE_BODY_BYTES
+        if context.at_authenticate_host:
+            limit = served(services.authenticate).scim_access.body_limit(path, incoming.header(b"authorization"), limit)
         try:
-            await self._pages(scope, limit_body(receive, most), send)
+            await self._pages(scope, limit_body(receive, limit), send)
         except BodyTooLarge as error:
             await send_denial(incoming, denial_from_error(error), send)
 

@@ -9,16 +9,16 @@ from config.options import Options
 
 # Timeout in seconds, after which a page is rendered without the cache.
 TIMEOUT = 0.5
-OWN: dict[str, dict[str, Any]] = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+PROCESS_CACHE: dict[str, dict[str, Any]] = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 
 
 def caches(options: Options | None) -> dict[str, dict[str, Any]]:
     """Return Django's CACHES. With Sentinel or Cluster, only records use the kvstore, because the cache does not justify the setup."""
     if options is None or options.databroker_storage_type != "kvstore":
-        return OWN
+        return PROCESS_CACHE
     url = options.databroker_storage_connection_string
     if url is None or url.kind != "server":
-        return OWN
+        return PROCESS_CACHE
     login = {"USERNAME": url.username, "PASSWORD": url.password.reveal() if url.password else None}
     return {
         "default": {

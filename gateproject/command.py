@@ -70,9 +70,9 @@ def usage() -> str:
     """Return the text of `gate --help`."""
     width = max(len(short) for short, _, _ in COMMANDS)
     lines = []
-    for short, _, words in COMMANDS:
+    for short, _, description in COMMANDS:
         lines += ["", f"{TITLES[short]}:"] if short in TITLES else []
-        lines.append(f"  {short:{width}}  {words}")
+        lines.append(f"  {short:{width}}  {description}")
     return "\n".join(
         [
             "Usage: gate COMMAND [--config FILE] [options]",
@@ -119,7 +119,7 @@ def _manage(argv: list[str]) -> None:
 
 
 def _take_config(argv: list[str]) -> list[str]:
-    kept, rest = [], iter(argv)
+    arguments, rest = [], iter(argv)
     for argument in rest:
         name, separator, value = argument.partition("=")
         if name in ("-config", "--config"):
@@ -128,8 +128,8 @@ def _take_config(argv: list[str]) -> list[str]:
                 sys.exit(f"--config requires a file: {Path(argv[0]).name} {' '.join(argv[1:2])} --config config.yaml")
             os.environ["GATE_CONFIG"] = str(Path(value).absolute())
         else:
-            kept.append(argument)
-    return kept
+            arguments.append(argument)
+    return arguments
 
 
 if __name__ == "__main__":

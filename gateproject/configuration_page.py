@@ -31,8 +31,8 @@ class Configuration(models.Model):
 class ConfigurationAdmin(TablelessAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         gate = page_context(request)
-        options, places, wanted = gate.options, gate.in_force.places, request.GET.get("route", "").strip()
-        routes = Paginator(search_routes(options.policy, wanted), ROUTES_PER_PAGE).get_page(request.GET.get("p"))
+        options, places, route_filter = gate.options, gate.in_force.places, request.GET.get("route", "").strip()
+        routes = Paginator(search_routes(options.policy, route_filter), ROUTES_PER_PAGE).get_page(request.GET.get("p"))
         return self.page(
             request,
             "admin/gateproject/configuration.html",
@@ -41,8 +41,8 @@ class ConfigurationAdmin(TablelessAdmin):
             groups=list(_groups(options, places)),
             routes=routes,
             shown_routes=[(route, effective_route(route, index, places)) for index, route in routes],
-            wanted=wanted,
-            whose=whose_configuration(options),
+            wanted=route_filter,
+            whose=describe_scope(options),
             **status_context(gate.configuration),
         )
 
@@ -52,15 +52,15 @@ def _groups(options: Options, places: SourceMap) -> list[Setting]:
     return [(title, [it for it in found if not it.is_default], [it for it in found if it.is_default]) for title, found in every]
 
 
-def whose_configuration(options: Options) -> str:
+def describe_scope(options: Options) -> str:
     """Return which processes use the displayed configuration."""
     if options.services != "all":
-        whose = "This is the configuration of the authenticate service. The other services have their own files."
+        scope = "This is the configuration of the authenticate service. The other services have their own files."
     elif options.process_count > 1:
-        whose = f"All {options.process_count} processes of this gate use it."
+        scope = f"All {options.process_count} processes of this gate use it."
     else:
-        whose = "This is the configuration of this process."
-    return f"{whose} Each of several instances shows its own configuration: equal checksums mean equal files."
+        scope = "This is the configuration of this process."
+    return f"{scope} Each of several instances shows its own configuration: equal checksums mean equal files."
 
 
 def register(site: admin.AdminSite) -> None:

@@ -26,9 +26,9 @@ from proxy.service import ProxyPageContext, page_context
 
 # Counting a complete day would take longer on busier days.
 LATEST = 5_000
-MOST_ROUTES = 8
+MAX_ROUTES = 8
 DAY = timedelta(days=1)
-MOST_WAITING = 100
+MAX_WAITING = 100
 COLUMNS, HIGH = 24, 60  # size of the chart over time
 REFUSALS = (Outcome.FORBIDDEN.value, Outcome.CERTIFICATE.value)
 
@@ -37,7 +37,7 @@ REFUSALS = (Outcome.FORBIDDEN.value, Outcome.CERTIFICATE.value)
 class Bar:
     """Bar of a chart; `percent` is relative to the longest one."""
 
-    words: str
+    label: str
     number: int
     percent: int
     address: str
@@ -78,7 +78,7 @@ class Dashboard:
     upstreams: int
     upstreams_away: int
     waiting: int | None
-    most_waiting: int
+    max_waiting: int
     columns: tuple[Column, ...]
 
     sessions: int
@@ -92,7 +92,7 @@ class Dashboard:
     refused: tuple[Bar, ...]
 
 
-def dashboard_of(request: HttpRequest) -> Dashboard:
+def build_dashboard(request: HttpRequest) -> Dashboard:
     latest = list(LoggedDecision.objects.order_by("-id").values_list("outcome", "route_name", "decided_at")[:LATEST])
     refused = ((outcome, route) for outcome, route, _ in latest if outcome in REFUSALS)
     outcomes = Counter(outcome for outcome, _, _ in latest)
@@ -101,12 +101,12 @@ def dashboard_of(request: HttpRequest) -> Dashboard:
     failing = _failing(gate)
     return Dashboard(
         troubles=tuple(part for part in gate.readiness().components if part.state is not ReadinessState.OK),
-        failing=failing[:MOST_ROUTES],
-        more_failing=len(failing[MOST_ROUTES:]),
+        failing=failing[:MAX_ROUTES],
+        more_failing=len(failing[MAX_ROUTES:]),
         upstreams=upstreams,
         upstreams_away=away,
         waiting=_waiting(gate),
-        most_waiting=MOST_WAITING,
+        max_waiting=MAX_WAITING,
         columns=_columns([(at.timestamp(), outcome in REFUSALS) for outcome, _, at in latest]),
         sessions=Session.objects.exclude(expires_at__lte=timezone.now()).count(),  # expired rows are deleted with a delay
         signed_in=User.objects.filter(last_sign_in_at__gte=timezone.now() - DAY).count(),
@@ -120,7 +120,7 @@ def dashboard_of(request: HttpRequest) -> Dashboard:
         outcomes=_bars((outcome, number, {"outcome": outcome}) for outcome, number in outcomes.most_common()),
         refused=_bars(
             (f"{route}: {outcome}", number, {"outcome": outcome, "route": route})
-            for (outcome, route), number in Counter(refused).most_common(MOST_ROUTES)
+            for (outcome, route), number in Counter(refused).most_common(MAX_ROUTES)
         ),
     )
 
@@ -141,9 +141,9 @@ def _failing(gate: ProxyPageContext) -> tuple[tuple[str, str], ...]:
 
 
 def _waiting(gate: ProxyPageContext) -> int | None:
-    """Return the number of pending access requests, at most MOST_WAITING."""
+    """Return the number of pending access requests, at most MAX_WAITING."""
     try:
-        return len(async_to_sync(take)(AccessRequestStore(gate.broker).iter_pending(), MOST_WAITING))
+        return len(async_to_sync(take)(AccessRequestStore(gate.broker).iter_pending(), MAX_WAITING))
     except BrokerError:
         return None
 
@@ -164,5 +164,5 @@ def _bars(counted: Iterable[tuple[str, int, dict[str, str]]]) -> tuple[Bar, ...]
     """Return the bars of a count, longest first."""
     counts, page = list(counted), reverse("admin:authorize_loggeddecision_changelist")
     return tuple(
-        Bar(words, number, max(1, round(100 * number / counts[0][1])), f"{page}?{urlencode(lookups)}") for words, number, lookups in counts
+        Bar(label, number, max(1, round(100 * number / counts[0][1])), f"{page}?{urlencode(lookups)}") for label, number, lookups in counts
     )

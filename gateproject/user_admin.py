@@ -28,7 +28,7 @@ from foundation.errors import BrokerError
 from foundation.web.times import time_element
 
 LATEST = 10
-MOST_SESSIONS = 20  # of which client applications are listed
+MAX_SESSIONS = 20  # of which client applications are listed
 AWAY = "The data broker is unavailable."
 Lines = list[tuple[Any, ...]]
 
@@ -44,24 +44,24 @@ class UserDetailsAdmin(UserAdmin):
         "member_of",
         "signed_in_as",
         "access",
-        "asked_for",
+        "access_requests",
         "decided",
         "programs",
         "accounts",
         "claims",
     ]
-    readonly_fields = [*UserAdmin.readonly_fields, "access", "asked_for", "decided", "programs", "accounts"]
+    readonly_fields = [*UserAdmin.readonly_fields, "access", "access_requests", "decided", "programs", "accounts"]
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         user = super().get_object(request, object_id, from_field)
         if user is not None and request.method in ("GET", "HEAD"):
             user.options = page_context(request).options
-            broker, sessions = page_context(request).broker, list(user.sessions.order_by("-started_at", "pk")[:MOST_SESSIONS])
+            broker, sessions = page_context(request).broker, list(user.sessions.order_by("-started_at", "pk")[:MAX_SESSIONS])
             try:
-                user.access_lines, user.asked_lines = async_to_sync(_access)(broker, user)
-                user.let_in = async_to_sync(_programs)(broker, sessions)
+                user.access_lines, user.request_lines = async_to_sync(_access)(broker, user)
+                user.let_in = async_to_sync(_programmatic_clients)(broker, sessions)
             except BrokerError:
-                user.access_lines = user.asked_lines = user.let_in = AWAY
+                user.access_lines = user.request_lines = user.let_in = AWAY
         return user
 
     @admin.display(description="groups")
@@ -81,8 +81,8 @@ class UserDetailsAdmin(UserAdmin):
         return self._access_lines(user.access_lines)
 
     @admin.display(description="access requests")
-    def asked_for(self, user: Any) -> SafeString | str:
-        return self._access_lines(user.asked_lines)
+    def access_requests(self, user: Any) -> SafeString | str:
+        return self._access_lines(user.request_lines)
 
     @admin.display(description="latest decisions")
     def decided(self, user: User) -> SafeString | str:
@@ -99,8 +99,8 @@ class UserDetailsAdmin(UserAdmin):
         if not lines:
             return "None in the decision log."
         every = f"{self._url('authorize_loggeddecision_changelist')}?{urlencode({'user': user.pk})}"
-        shown = format_html_join("", '<div>{} <a href="{}">{}</a> {}</div>', lines)
-        return format_html('{}<div><a href="{}">Show all</a></div>', shown, every)
+        rows = format_html_join("", '<div>{} <a href="{}">{}</a> {}</div>', lines)
+        return format_html('{}<div><a href="{}">Show all</a></div>', rows, every)
 
     @admin.display(description="authorized programs")
     def programs(self, user: Any) -> SafeString | str:
@@ -108,19 +108,19 @@ class UserDetailsAdmin(UserAdmin):
         if isinstance(user.let_in, str):
             return user.let_in
         lines = [
-            (program.redirect_host, program.host, time_element(program.authorized_at), self.row_link(session, "this session"))
+            (client.redirect_host, client.host, time_element(client.authorized_at), self.row_link(session, "this session"))
             for session, let_in in user.let_in
-            for program in let_in
+            for client in let_in
         ]
-        shown = format_html_join("", "<div>Program at {} for {}, since {}, until {} ends</div>", lines)
-        return shown or f"None in the newest {MOST_SESSIONS} sessions."
+        rows = format_html_join("", "<div>Program at {} for {}, since {}, until {} ends</div>", lines)
+        return rows or f"None in the newest {MAX_SESSIONS} sessions."
 
     @admin.display(description="service accounts created by this user")
     def accounts(self, user: User) -> SafeString | str:
         """Return the service accounts by the names of this user in `created_by`, each of which is unique to the user."""
         names = {str(user), unambiguous_name("", user.name, user.pk), user.pk}
         found = list(ServiceAccount.objects.filter(created_by__in=names).order_by("pk")[: MAX_LINKS + 1])
-        lines = [(self.row_link(each), _account_words(each)) for each in found[:MAX_LINKS]]
+        lines = [(self.row_link(each), _describe_account(each)) for each in found[:MAX_LINKS]]
         every = self.changelist_url(ServiceAccount, q=user.email or user.pk)
         more = format_html('<div><a href="{}">Show all</a></div>', every) if len(found) > MAX_LINKS else ""
         return format_html("{}{}", format_html_join("", "<div>{}: {}</div>", lines), more) if lines else "None."
@@ -148,21 +148,22 @@ async def _access(broker: Any, user: Any) -> tuple[Lines, Lines]:
         return [], []
     holder = grant_subject_for_user(UserRecord.from_record(record), user.options.providers)
     held = await GrantStore(broker).active_for(*holder)
-    asked = [each.request for each in await AccessRequestStore(broker).list_for(*holder)]
-    given = [
+    requests = [each.request for each in await AccessRequestStore(broker).list_for(*holder)]
+    grants = [
         (each.route_name or each.route, time_element(each.expires_at), f"{each.reason} (granted by {each.granted_by})") for each in held
     ]
-    return given, [
-        (f"{each.route_name}, for {format_duration(each.duration_seconds)}", time_element(each.expires_at), each.reason) for each in asked
+    return grants, [
+        (f"{each.route_name}, for {format_duration(each.duration_seconds)}", time_element(each.expires_at), each.reason)
+        for each in requests
     ]
 
 
-async def _programs(broker: Any, sessions: list[Session]) -> list[tuple[Session, list[ProgrammaticClient]]]:
+async def _programmatic_clients(broker: Any, sessions: list[Session]) -> list[tuple[Session, list[ProgrammaticClient]]]:
     found = await asyncio.gather(*(list_clients(broker, session.pk) for session in sessions))
     return list(zip(sessions, found, strict=True))
 
 
-def _account_words(account: ServiceAccount) -> SafeString:
+def _describe_account(account: ServiceAccount) -> SafeString:
     """Describe an account: its permissions, its expiry, and whether it is valid."""
     may = [f"{name} {value}" for name, value in (("groups", account.groups), ("API:", account.permissions)) if value]
     ends = format_html("until {}", time_element(account.expires_at)) if account.expires_at else "no expiry"

@@ -104,26 +104,26 @@ class ProviderDirectory:
         """Write the look-up's result. Look up again if the record changes concurrently, because that change may be newer."""
         for attempts_left in reversed(range(MAX_LOOK_UPS)):
             before = await self._scoped_broker.get(DIRECTORY_USER, user_id)
-            person = await source.look_up(user_id, access_token)
+            member = await source.look_up(user_id, access_token)
             try:
-                if person is not None:
-                    await self._write(person, before)
+                if member is not None:
+                    await self._write(member, before)
             except VersionConflict:
                 if not attempts_left:
                     raise
             else:
                 return
 
-    async def _write(self, person: DirectoryMember, before: Record | None) -> None:
+    async def _write(self, member: DirectoryMember, before: Record | None) -> None:
         """Replace the user's record `before`. Raises VersionConflict if it has changed."""
-        for group in person.groups:
+        for group in member.groups:
             known = await self._scoped_broker.get(DIRECTORY_GROUP, group.id)
             # An existing group of the same issuer is retained, because the sync may have more details of it.
             if known is None or not applies_to_issuer(DirectoryGroup.from_record(known).issuer, group.issuer):
                 with suppress(VersionConflict):
                     await self._put(DIRECTORY_GROUP, group, known)
-        if before is None or DirectoryUser.from_record(before) != person.user:
-            await self._put(DIRECTORY_USER, person.user, before)
+        if before is None or DirectoryUser.from_record(before) != member.user:
+            await self._put(DIRECTORY_USER, member.user, before)
 
     async def _put(self, type: str, value: DirectoryUser | DirectoryGroup, before: Record | None) -> None:
         version = before.version if before is not None else 0

@@ -99,14 +99,14 @@ class Portal:
             application = self._applications[key] = to_application(opening, self._url, self._links.link_id(opening.route.route))
         return application
 
-    def _tile(self, shown: Application, language: str, *, is_favourite: bool) -> Markup:
-        key = shown.id, shown.needs_step_up, is_favourite, language
+    def _tile(self, application: Application, language: str, *, is_favourite: bool) -> Markup:
+        key = application.id, application.needs_step_up, is_favourite, language
         if (tile := self._tiles.get(key)) is None:
-            icon = shown.icon
+            icon = application.icon
             tile = self._tiles[key] = pages.render_fragment(
                 "authenticate/tile.html",
                 language,
-                app=shown,
+                app=application,
                 is_favourite=is_favourite,
                 drawn=BUILTIN_ICON_PATHS.get(icon, "") if isinstance(icon, str) else "",
                 picture=self.icons.path_for(icon) if isinstance(icon, WatchedFile) else "",

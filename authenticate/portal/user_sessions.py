@@ -56,7 +56,7 @@ async def list_user_sessions(sessions: SessionService, broker: BrokerClient, thi
 
 async def other_sessions(sessions: SessionService, this: SessionRecord, now: float) -> list[SessionRecord]:
     """Return live sessions of the same user in other browsers, newest first.  Sessions that `this` superseded are not included."""
-    found = [each for each in await sessions.list_for_user_of(this, now) if each.id != this.id]
+    found = [each for each in await sessions.list_for_same_user(this, now) if each.id != this.id]
     ages = {each.id: (each.issued_at, each.id) for each in found}
     # Sessions of two tabs may supersede each other; the newer represents both.
     of_others = {id for each in found for id in each.superseded_ids if id in ages and ages[id] < ages[each.id]}

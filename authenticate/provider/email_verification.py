@@ -22,10 +22,10 @@ def email_verified(claims: Mapping[str, Any]) -> bool | None:
 
 def merge_claims(id_token: Mapping[str, Any], userinfo: Mapping[str, Any]) -> dict[str, Any]:
     """Merge ID token and userinfo claims. Userinfo wins, but `email_verified` is true only if both sources agree."""
-    said = [claims["email_verified"] for claims in (id_token, userinfo) if "email_verified" in claims]
-    if _replaces_address(id_token, userinfo) and "email_verified" not in userinfo and said:
-        said.append(False)  # because the ID token verified another address, or none
-    doubted = {"email_verified": False} if said and not all(map(is_true_claim, said)) else {}
+    asserted = [claims["email_verified"] for claims in (id_token, userinfo) if "email_verified" in claims]
+    if _replaces_address(id_token, userinfo) and "email_verified" not in userinfo and asserted:
+        asserted.append(False)  # because the ID token verified another address, or none
+    doubted = {"email_verified": False} if asserted and not all(map(is_true_claim, asserted)) else {}
     return {**id_token, **userinfo, **doubted}
 
 

@@ -138,7 +138,7 @@ class SessionService:
         return await self._cookies.active_session(cookie_headers, host_port, now, live)
 
     # enforcement-point: Sign-in and sign-out: Sessions of a user
-    async def get_for_user_of(self, session: SessionRecord, id: str, now: float) -> SessionRecord | None:
+    async def get_for_same_user(self, session: SessionRecord, id: str, now: float) -> SessionRecord | None:
         """Return the live session with this id if it belongs to the same user as `session` (linked accounts included), else None.
 
         Missing sessions and those of other users are indistinguishable on purpose.
@@ -191,16 +191,16 @@ class SessionService:
             accounts.add(found.user_id)
             # A later sign-in may have verified the address: then the account's other sessions belong to this user as well.
             for other in await session_ids_for_user(self._broker, found.user_id):
-                if await self.get_for_user_of(session, other, 0.0) is not None:
+                if await self.get_for_same_user(session, other, 0.0) is not None:
                     yield other
 
-    async def list_for_user_of(self, session: SessionRecord, now: float) -> list[SessionRecord]:
+    async def list_for_same_user(self, session: SessionRecord, now: float) -> list[SessionRecord]:
         """Return all live sessions of this session's user, in every browser, including this one."""
         found: dict[str, SessionRecord] = {}
         async for ids in batched(self._session_ids_for(session)):
-            for own in await asyncio.gather(*(self.get_for_user_of(session, id, now) for id in dict.fromkeys(ids) if id not in found)):
-                if own is not None:
-                    found[own.id] = own
+            for record in await asyncio.gather(*(self.get_for_same_user(session, id, now) for id in dict.fromkeys(ids) if id not in found)):
+                if record is not None:
+                    found[record.id] = record
         return list(found.values())
 
     async def end_oldest(self, session: SessionRecord, now: float) -> list[SessionRecord]:

@@ -56,7 +56,7 @@ async def _end(request: HttpRequest, service: AuthenticateService, session: Sess
     if "end_others" in request.POST:
         chosen = await other_sessions(service.sessions, session, service.clock())
     else:
-        found = await service.sessions.get_for_user_of(session, request.POST.get("end", ""), service.clock())
+        found = await service.sessions.get_for_same_user(session, request.POST.get("end", ""), service.clock())
         if found is None:
             reason = Message("Session not found; nothing was changed. It may have ended already.")
             return responses.render_error(request, 404, reason, links=BACK)

@@ -79,7 +79,7 @@ class DecisionLogSettings:
     configuration: str
 
     @classmethod
-    def of(cls, options: Options, configuration: str) -> "DecisionLogSettings":
+    def from_options(cls, options: Options, configuration: str) -> "DecisionLogSettings":
         rate, age = float(options.decision_log_sample_rate), options.decision_log_age.total_seconds()
         return cls(options.decision_log_size, age, rate, referenced_inputs(options.policy), configuration)
 
@@ -114,7 +114,7 @@ class DecisionLog:
         return f"<DecisionLog {len(self._queue)} waiting>"
 
     def configure(self, options: Options, configuration: str) -> None:
-        self._settings = DecisionLogSettings.of(options, configuration) if options.decision_log_size else None
+        self._settings = DecisionLogSettings.from_options(options, configuration) if options.decision_log_size else None
 
     def should_log(
         self, decision: Decision | None, identity: Identity | None, token_error: str, shadow_outcome: ShadowOutcome | None = None

@@ -112,7 +112,7 @@ def _certificate(certificate: ClientCertificate) -> Snapshot:
     }
 
 
-def request_of(facts: Snapshot) -> PolicyRequest:
+def parse_request_snapshot(facts: Snapshot) -> PolicyRequest:
     certificate = facts.get("certificate")
     return PolicyRequest(
         method=facts.get("method", ""),

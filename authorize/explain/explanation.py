@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from authorize.decision_log.decision_snapshot import identity_from_snapshot, request_of
+from authorize.decision_log.decision_snapshot import identity_from_snapshot, parse_request_snapshot
 from authorize.identity.client_certificates import ClientCertificates
 from authorize.policy import decision_text
 from authorize.policy.decision import Decision, decide
@@ -63,7 +63,7 @@ def explain_logged(row: Any, options: Options, configuration: str) -> Explanatio
         notes.append(f"Truncated in the log: {facts['request']['truncated']}.")
     return {
         "request_id": row.request_id,
-        **_request_section(request_of(facts["request"]), identity_from_snapshot(facts.get("identity")), options, now),
+        **_request_section(parse_request_snapshot(facts["request"]), identity_from_snapshot(facts.get("identity")), options, now),
         "client_address": row.client_address,
         "rules": facts.get("rules", []),
         "route": row.route_id or None,

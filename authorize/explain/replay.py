@@ -14,7 +14,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from authorize.decision_log.decision_snapshot import identity_from_snapshot, missing_inputs, request_of
+from authorize.decision_log.decision_snapshot import identity_from_snapshot, missing_inputs, parse_request_snapshot
 from authorize.models import LoggedDecision
 from authorize.policy import decision_text
 from authorize.policy.decision import Outcome, evaluate_route
@@ -134,7 +134,7 @@ def _replay(row: Any, table: RouteTable, report: ReplayReport) -> str:
     try:
         facts = json.loads(row.snapshot)
         request, identity_snapshot = facts["request"], facts.get("identity")
-        policy_request, identity = request_of(request), identity_from_snapshot(identity_snapshot)
+        policy_request, identity = parse_request_snapshot(request), identity_from_snapshot(identity_snapshot)
     except (KeyError, TypeError, ValueError):  # another release may have written a different format
         return "the logged facts can't be read"
     if "truncated" in request:

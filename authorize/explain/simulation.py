@@ -79,9 +79,9 @@ def simulate_request(
 
     `facts` are the other fields of PolicyRequest.
     """
-    said = dict(headers)
-    facts |= {"headers": headers, "origin": said.get(b"origin", b"")}
-    facts["access_control_request_method"] = said.get(b"access-control-request-method", b"")
+    named_headers = dict(headers)
+    facts |= {"headers": headers, "origin": named_headers.get(b"origin", b"")}
+    facts["access_control_request_method"] = named_headers.get(b"access-control-request-method", b"")
     try:
         parts = urlsplit(url)
         if _CONTROLS.search(url) or parts.scheme not in ("https", "http", TCP) or not parts.hostname or "@" in parts.netloc:
@@ -100,19 +100,19 @@ def simulate_request(
         raise ValueError(f"invalid URL {url!a}: {error}") from None
 
 
-def simulate_identity(person: SimulatedUser, options: Options) -> Identity | None:
+def simulate_identity(simulated: SimulatedUser, options: Options) -> Identity | None:
     """Return the identity, built from records as after a sign-in, so that the same rules apply."""
-    if person.user is None:
+    if simulated.user is None:
         return None
-    said = nest_claims(person.claims)
-    provider, subject = _provider_of(person.user, options).id, ""
-    if person.user.startswith(f"{PROVIDER}/"):
-        account = ServiceAccountRecord(person.user.removeprefix(f"{PROVIDER}/"), tuple(person.groups), time.time(), math.inf, "")
+    claims = nest_claims(simulated.claims)
+    provider, subject = _provider_for(simulated.user, options).id, ""
+    if simulated.user.startswith(f"{PROVIDER}/"):
+        account = ServiceAccountRecord(simulated.user.removeprefix(f"{PROVIDER}/"), tuple(simulated.groups), time.time(), math.inf, "")
         return account_identity(account, account.created_at)
     user_id = ""
-    match named := _named(person.user):
+    match named := _named(simulated.user):
         case UserEntry(EntryKind.EMAIL):
-            said.setdefault("email", person.user)
+            claims.setdefault("email", simulated.user)
         case UserEntry(EntryKind.SUBJECT):
             subject, user_id = named.name, f"{provider}/{named.name}"
         case _:
@@ -120,29 +120,29 @@ def simulate_identity(person: SimulatedUser, options: Options) -> Identity | Non
             # Users of unconfigured providers cannot sign in.  Rules compare the id only.
             provider = JWT if named.is_issuer_qualified else (named.provider if named.provider in options.providers else "")
     if subject:
-        said.setdefault("sub", subject)
+        claims.setdefault("sub", subject)
     if provider == JWT:
-        said.setdefault("iss", named.provider)
-    signed_in = time.time() if person.signed_in_at is None else person.signed_in_at
-    email, verified, name = (said.get(claim) for claim in ("email", "email_verified", "name"))
-    session = SessionRecord("described", user_id, subject, provider, signed_in, math.inf, said)
+        claims.setdefault("iss", named.provider)
+    signed_in = time.time() if simulated.signed_in_at is None else simulated.signed_in_at
+    email, verified, name = (claims.get(claim) for claim in ("email", "email_verified", "name"))
+    session = SessionRecord("described", user_id, subject, provider, signed_in, math.inf, claims)
     if provider == JWT:
-        verified = said.get("email_verified", False)  # as of a token (authenticate/bearer_token_verification.py)
-    user = UserRecord(user_id, email or "", verified, name or "", said)
+        verified = claims.get("email_verified", False)  # as of a token (authenticate/bearer_token_verification.py)
+    user = UserRecord(user_id, email or "", verified, name or "", claims)
     # Only users who sign in at a configured provider have temporary access.
-    has_access = person.has_grant and provider in options.providers
+    has_access = simulated.has_grant and provider in options.providers
     access = {route.grant_key: GrantPeriod(-math.inf, math.inf) for route in options.policy} if has_access else {}
-    facts = IdentityInputs(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups)), access=access)
-    of = options.providers.get(provider)
+    facts = IdentityInputs(session, user, DirectoryUser(user_id, group_ids=tuple(simulated.groups)), access=access)
+    configured = options.providers.get(provider)
     # The description is complete, so groups are never incomplete.
     identity = build_identity(
-        facts, None if of is None else replace(of, expects_groups_claim=False, has_group_records=False, trusts_email=True)
+        facts, None if configured is None else replace(configured, expects_groups_claim=False, has_group_records=False, trusts_email=True)
     )
     # The sign-in time is also the authentication time, unless the claims contain one.
-    return identity if "auth_time" in said else replace(identity, auth_time=signed_in)
+    return identity if "auth_time" in claims else replace(identity, auth_time=signed_in)
 
 
-def _provider_of(written: str, options: Options) -> ProviderConfig:
+def _provider_for(written: str, options: Options) -> ProviderConfig:
     """Return the provider that is authoritative for an address.  The first provider, if none is, or for a plain subject."""
     domain = canonical_email(written).rpartition("@")[2]
     return next((each for each in options.providers.values() if each.owns_domain(domain)), options.first_provider)

@@ -37,7 +37,7 @@ class IdentityInputs:
 
     session: SessionRecord
     user: UserRecord
-    person: DirectoryUser | None
+    directory_user: DirectoryUser | None
     group_names: tuple[str, ...] = ()
     matchable_group_names: frozenset[str] = frozenset()
     access: Mapping[str, GrantPeriod] = field(default_factory=dict)
@@ -48,7 +48,7 @@ def build_identity(inputs: IdentityInputs, provider: ProviderConfig | None) -> I
 
     Groups are incomplete if the provider's groups claim is expected and missing.  A directory has a record for users without groups.
     """
-    session, user, person = inputs.session, inputs.user, inputs.person or DirectoryUser(inputs.session.user_id)
+    session, user, directory_user = inputs.session, inputs.user, inputs.directory_user or DirectoryUser(inputs.session.user_id)
     # The user record has the claims of the latest sign-in.  A session must not get the claims of another one, which may be stronger.
     claims = flatten_claims(session.claims)
     # Addresses and groups of an external issuer are not trusted: no rule matches them, and upstreams receive none.
@@ -68,7 +68,7 @@ def build_identity(inputs: IdentityInputs, provider: ProviderConfig | None) -> I
             not verified_email or canonical_email(value) != verified_email for value in claims.get(alias, ())
         ):
             claims[alias] = NullValues()
-    group_ids = () if is_external else tuple(dict.fromkeys([*person.group_ids, *groups_in_flat(claims, groups_claim)]))
+    group_ids = () if is_external else tuple(dict.fromkeys([*directory_user.group_ids, *groups_in_flat(claims, groups_claim)]))
     return Identity(
         session_id=session.id,
         user_id=session.user_id,
@@ -79,8 +79,8 @@ def build_identity(inputs: IdentityInputs, provider: ProviderConfig | None) -> I
         auth_time=session.auth_time,
         email="" if is_external else authoritative_email(user.email if is_session_address(user.email, session.claims) else "", provider),
         verified_email=verified_email,
-        directory_email="" if is_external else authoritative_email(person.email, provider),
-        name=display_name(_text(user.name) or _text(person.name), verified_email),
+        directory_email="" if is_external else authoritative_email(directory_user.email, provider),
+        name=display_name(_text(user.name) or _text(directory_user.name), verified_email),
         group_ids=frozenset(group_ids),
         group_names=frozenset() if is_external else inputs.matchable_group_names - frozenset(group_ids),
         groups=() if is_external else tuple(dict.fromkeys([*group_ids, *inputs.group_names])),
@@ -98,7 +98,7 @@ def _are_groups_incomplete(inputs: IdentityInputs, claims: Mapping[str, tuple[An
 
     An empty list says that there are none; no claim says nothing.
     """
-    if provider.has_group_records and inputs.person is None:
+    if provider.has_group_records and inputs.directory_user is None:
         return True
     if not provider.groups_claim:
         return False

@@ -176,7 +176,7 @@ class IdentityLoader:
         if known is not None and known[0] is session and known[1] == _version(directory_record):
             return known[2]
         try:
-            if (person := directory_user_for_session(session, directory_record)) is not None and person.is_deactivated:
+            if (directory_user := directory_user_for_session(session, directory_record)) is not None and directory_user.is_deactivated:
                 return InvalidToken(f"bearer token: {session.user_id} is deactivated")
             identity = await self._identity(session, user, directory_record)
         except MALFORMED as error:
@@ -201,8 +201,8 @@ class IdentityLoader:
             if configured is None or not vouches(configured, session):
                 return None
             directory_record = await find_directory_record(session, configured, self._replica.get)
-            person = directory_user_for_session(session, directory_record) if configured.has_directory else None
-            if person is not None and person.is_deactivated:
+            directory_user = directory_user_for_session(session, directory_record) if configured.has_directory else None
+            if directory_user is not None and directory_user.is_deactivated:
                 return InvalidToken(f"{user.id} is deactivated")
             return await self._identity(session, user, directory_record, await self._access_record(session, user))
         except MALFORMED as error:
@@ -238,14 +238,14 @@ class IdentityLoader:
         self, session: SessionRecord, user: UserRecord, directory_record: Record | None, access_record: Record | None = None
     ) -> Identity:
         provider = self._sessions.providers.get(session.provider)
-        person = directory_user_for_session(session, directory_record) if provider is None or provider.has_directory else None
+        directory_user = directory_user_for_session(session, directory_record) if provider is None or provider.has_directory else None
         has_names = provider is not None and provider.kind in KINDS_WITH_GROUP_NAMES
         prefix = provider.record_id_prefix if provider is not None else ""
-        groups = await self._groups(session, person.group_ids if person else (), prefix)
+        groups = await self._groups(session, directory_user.group_ids if directory_user else (), prefix)
         facts = IdentityInputs(
             session=session,
             user=user,
-            person=person,
+            directory_user=directory_user,
             group_names=tuple(_interned(group.name) for group in groups if group.name),
             matchable_group_names=await self._matchable_group_names(groups, prefix) if has_names else frozenset(),
             access={

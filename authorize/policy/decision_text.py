@@ -51,8 +51,8 @@ def user_message(decision: Decision) -> Message:
         return Message("Allowed: %(reason)s.", reason=decision.trace[-1].reason.value)
     if decision.outcome is Outcome.CERTIFICATE:
         return Message("A client certificate is required: %(reason)s.", reason=decision.trace[-1].reason.value)
-    told = (step for step in decision.trace if not step.holds and (step.description is None or step.description.is_disclosed))
-    found = list(dict.fromkeys(step.reason for step in told if step.reason not in _UNDISCLOSED))
+    disclosed = (step for step in decision.trace if not step.holds and (step.description is None or step.description.is_disclosed))
+    found = list(dict.fromkeys(step.reason for step in disclosed if step.reason not in _UNDISCLOSED))
     if decision.trace and decision.trace[-1].reason in _DENIES:
         found = [decision.trace[-1].reason]
     reasons = [reason.value for reason in found if reason not in _BLOCK_LEVEL] or [reason.value for reason in found]
@@ -79,7 +79,7 @@ def _row(step: TraceStep, decision: Decision) -> dict[str, Any]:
 
 
 def route_candidates(
-    request: PolicyRequest, policy: Sequence[Route], default_ports: frozenset[int], own_hosts: frozenset[str] = frozenset()
+    request: PolicyRequest, policy: Sequence[Route], default_ports: frozenset[int], reserved_hosts: frozenset[str] = frozenset()
 ) -> list[RouteCandidate]:
     """Return the routes of the request's host, in order, up to the first match.
 
@@ -93,7 +93,7 @@ def route_candidates(
             misses = _address_mismatches(request, route, default_ports)
             if not misses:
                 continue
-        elif request.host in own_hosts:
+        elif request.host in reserved_hosts:
             misses = [f"host: {request.host} is reserved for gate, so no wildcard matches it"]
         elif exact_hosts and route.from_.host.startswith("*."):
             misses = [f"host: {request.host} has its own routes, so routes for {route.from_.host} do not apply"]
@@ -128,12 +128,12 @@ def _port(port: int | None) -> str:
 
 def _path_mismatches(path: str, route: Route) -> Iterator[str]:
     for condition in CONDITIONS:
-        wanted = getattr(route, condition)
-        if wanted is None:
+        expected = getattr(route, condition)
+        if expected is None:
             continue
         others: dict[str, None] = {other: None for other in CONDITIONS if other != condition}
         if not compile_route(route.model_copy(update=others), condition).matches(path):
-            yield f"{condition}: {path} {_MISMATCH_TEXT[condition]} {wanted}"
+            yield f"{condition}: {path} {_MISMATCH_TEXT[condition]} {expected}"
     # Such a path is rejected if another route matches it (HostRoutes.match).
     compiled = compile_route(route, "")
     try:
@@ -207,5 +207,5 @@ def remedies(decision: Decision) -> list[str]:
     return ways or ["nothing: the route has no allow rule"]
 
 
-def _remedy(rule: str, wanted: str, *, is_inverted: bool) -> str:
-    return f"{rule}: {'anything but ' if is_inverted else ''}{wanted}"
+def _remedy(rule: str, expected: str, *, is_inverted: bool) -> str:
+    return f"{rule}: {'anything but ' if is_inverted else ''}{expected}"

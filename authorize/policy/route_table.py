@@ -43,10 +43,10 @@ class HostRoutes:
 
         `/%2Fadmin`, `//admin` and `/;x/admin` do not match `/admin`, but many upstreams serve them as `/admin`.
         """
-        taken_for = interpretations(path)
+        readings = interpretations(path)
         written = undecoded_forms(path) if found.regex_has_escapes else {}
         owners = [(route, route.owns_variant if route is found else route.matches_variant) for route in self.routes]
-        for reading in taken_for:
+        for reading in readings:
             owner = _first_owner(owners, reading)
             if owner is not found and not self._is_intended(reading, written.get(reading, ()), found):
                 raise AmbiguousPath(reading, _describe(owner), _describe(found))
@@ -106,11 +106,11 @@ class RouteTable:
         self,
         by_host: dict[Address, HostRoutes],
         conditions: CompileKey,
-        own_hosts: frozenset[str] = frozenset(),
+        reserved_hosts: frozenset[str] = frozenset(),
         compiled: "dict[int, AddressedRoute] | None" = None,
     ):
         self._by_host = by_host
-        self._own_hosts = own_hosts
+        self._reserved_hosts = reserved_hosts
         self._compiled = compiled or {}  # by id() of the route, which is unique because this table keeps the route alive
         self._routes = tuple(route for host in by_host.values() for route in host.routes)
         self.ports = sorted({port for _, port, is_tunnel in by_host if port is not None and not is_tunnel})
@@ -130,13 +130,13 @@ class RouteTable:
         client_ca: bytes | None,
         with_shadow: bool = False,
         previous: "RouteTable | None" = None,
-        own_hosts: frozenset[str] = frozenset(),
+        reserved_hosts: frozenset[str] = frozenset(),
     ) -> "RouteTable":
         """Build the table.  `client_ca` applies to routes without their own.  It has no default, so that no caller can omit it.
 
         Routes and blocks in shadow mode are excluded.  With `with_shadow` they are enforced, for a table that never decides a request.
-        Wildcards do not match `own_hosts`, because their pages would share an origin with gate's.  Routes that `previous` compiled under
-        the same key are reused.
+        Wildcards do not match `reserved_hosts`, because their pages would share an origin with gate's.  Routes that `previous` compiled
+        under the same key are reused.
 
         Raises ConfigError with every problem of every route.
         """
@@ -158,7 +158,7 @@ class RouteTable:
                 lists[found.address].append(found.compiled)
         if problems:
             raise ConfigError(problems)
-        return cls({address: before._at(address, tuple(routes)) for address, routes in lists.items()}, conditions, own_hosts, known)
+        return cls({address: before._at(address, tuple(routes)) for address, routes in lists.items()}, conditions, reserved_hosts, known)
 
     def _at(self, address: Address, routes: tuple[CompiledRoute, ...]) -> HostRoutes:
         """Return the routes of an address, reused if they are the same objects."""
@@ -174,7 +174,7 @@ class RouteTable:
     def has_host(self, host: str, port: int | None, is_tunnel: bool = False) -> bool:
         return self._host_routes(host, port, is_tunnel) is not None
 
-    def has_tunnels_at(self, host: str) -> bool:
+    def has_tunnels_for(self, host: str) -> bool:
         """Return whether this host has TCP routes on any port."""
         return host in self._tunnel_hosts or self._wildcard_for(host) in self._tunnel_hosts
 
@@ -201,4 +201,4 @@ class RouteTable:
 
     def _wildcard_for(self, host: str) -> str:
         """Return the wildcard of a host, "" for reserved hosts on any port, because cookies ignore ports."""
-        return "" if host in self._own_hosts else f"*.{host.partition('.')[2]}"
+        return "" if host in self._reserved_hosts else f"*.{host.partition('.')[2]}"

@@ -80,18 +80,18 @@ class _Host:
                 self._add(index, conditions)
 
     def _covering_route(self, conditions: _Conditions) -> int | None:
-        found = [self._everything, self._same.get(conditions), self._prefix_of(conditions.required_prefix)]
+        found = [self._everything, self._same.get(conditions), self._match_prefix(conditions.required_prefix)]
         if conditions.path is not None:
-            found += [self._paths.get(conditions.path), self._regex_of(conditions.path)]
+            found += [self._paths.get(conditions.path), self._match_regex(conditions.path)]
         elif conditions.regex is not None and (literal := _complete_literal(conditions.regex)) is not None:
-            found += [self._paths.get(literal), self._regex_of(literal)]
+            found += [self._paths.get(literal), self._match_regex(literal)]
         return min((index for index in found if index is not None), default=None)
 
-    def _prefix_of(self, beginning: str) -> int | None:
+    def _match_prefix(self, beginning: str) -> int | None:
         found = (self._prefixes.get(beginning[:length]) for length in range(1, len(beginning) + 1))
         return min((index for index in found if index is not None), default=None)
 
-    def _regex_of(self, path: str) -> int | None:
+    def _match_regex(self, path: str) -> int | None:
         for index, matches in self._regexes:
             self._trials += 1
             if self._trials > MAX_REGEX_TRIALS:
@@ -102,10 +102,10 @@ class _Host:
 
     def _add(self, index: int, conditions: _Conditions) -> None:
         self._same[conditions] = index
-        given = [each for each in (conditions.path, conditions.prefix, conditions.regex) if each is not None]
-        if not given:
+        present = [each for each in (conditions.path, conditions.prefix, conditions.regex) if each is not None]
+        if not present:
             self._everything = index
-        elif len(given) > 1:
+        elif len(present) > 1:
             return
         elif conditions.path is not None:
             self._paths[conditions.path] = index

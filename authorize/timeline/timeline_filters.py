@@ -40,7 +40,7 @@ class TimelineFilters:
     problems: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, query: Mapping[str, str], zone: ZoneInfo, routes: Sequence[Route]) -> "TimelineFilters":
+    def from_query(cls, query: Mapping[str, str], zone: ZoneInfo, routes: Sequence[Route]) -> "TimelineFilters":
         # A link contains the route's id, which does not change with its name.
         values = {"route": query.get("route_id", ""), **{name: value for name in FIELDS if (value := query.get(name, ""))}}
         return cls({name: value.replace("\x00", "").strip() for name, value in values.items() if value.strip()}, zone, routes)

@@ -60,8 +60,8 @@ def _before(rows: QuerySet[LoggedDecision], before: str) -> QuerySet[LoggedDecis
     return rows.filter(decided_at__lte=moment).filter(Q(decided_at__lt=moment) | Q(pk__lt=min(int(id), 2**63 - 1)))
 
 
-def _microseconds(at: datetime) -> int:
-    return int(at.replace(microsecond=0).timestamp()) * 10**6 + at.microsecond
+def _microseconds(decided_at: datetime) -> int:
+    return int(decided_at.replace(microsecond=0).timestamp()) * 10**6 + decided_at.microsecond
 
 
 def _days(rows: Iterable[LoggedDecision], zone: ZoneInfo) -> Iterator[TimelineDay]:

@@ -60,11 +60,11 @@ class RouteTemplates:
     templates: Named
 
     @classmethod
-    def of(cls, route: Route) -> "RouteTemplates":
+    def from_route(cls, route: Route) -> "RouteTemplates":
         named = ((name.lower().encode("ascii"), parts) for name, parts in header_templates(route).items() if not uses_provider_token(parts))
         return cls(sends_identity(route), sends_assertion(route), tuple(named))
 
-    def told(self, facts: IdentityVariables) -> tuple[Headers, Named]:
+    def render_user(self, facts: IdentityVariables) -> tuple[Headers, Named]:
         """Return (headers that are equal for all requests of a user, templates that still need the request).
 
         A header with an unknown value is omitted.  Raises NoIdentity if it is Authorization.
@@ -72,8 +72,8 @@ class RouteTemplates:
         headers: list[tuple[bytes, bytes]] = []
         left: list[tuple[bytes, Parts]] = []
         for name, parts in self.templates:
-            of_person = {part.name for part in parts if isinstance(part, Variable)} - _OF_REQUESTS
-            filled = _substitute(name, parts, {variable: facts.value(variable) for variable in of_person})
+            user_variables = {part.name for part in parts if isinstance(part, Variable)} - _OF_REQUESTS
+            filled = _substitute(name, parts, {variable: facts.value(variable) for variable in user_variables})
             if filled is not None and all(isinstance(part, str) for part in filled):
                 headers.append((name, "".join(map(str, filled)).encode("ascii")))
             elif filled is not None:
@@ -95,8 +95,8 @@ def _substitute(name: bytes, parts: Parts, values: Mapping[str, Any]) -> Parts |
     for part in parts:
         if isinstance(part, str) or part.name not in values:
             filled.append(part)
-        elif (value := values[part.name]) is not None and (said := header_value(value)):
-            filled.append(said.decode("ascii"))
+        elif (value := values[part.name]) is not None and (rendered := header_value(value)):
+            filled.append(rendered.decode("ascii"))
         elif name == _AUTHORIZATION:
             # Without this header the upstream would treat the request as anonymous, or accept one that the client sent.
             raise NoIdentity(Message("it requires %(name)s, which your identity provider does not send for you", name=part.name))

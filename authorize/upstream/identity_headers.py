@@ -52,7 +52,7 @@ class IdentityHeaders:
         self._key = signing_key
         self._groups_filter = options.jwt_groups_filter
         self._reserved_claims = frozenset({"email", "name", "groups"}) | groups_claims(options)
-        self._told_groups: dict[str, frozenset[str] | None] = {}
+        self._released_groups: dict[str, frozenset[str] | None] = {}
         self._templates: dict[str, RouteTemplates] = {}
         self._cached: BoundedCache[tuple[str, str, str], CachedHeaders] = BoundedCache(MAX_CACHED, MAX_CACHE_BYTES)
 
@@ -67,54 +67,56 @@ class IdentityHeaders:
         `identity` is None for anonymous requests on public routes.  Raises NoIdentity if the route's Authorization template needs an
         unknown value.
         """
-        if not (templates := self._templates_of(route)).includes_identity:
+        if not (templates := self._templates_for(route)).includes_identity:
             return ()
         host_port = request.host_port
         key = (identity.session_id if identity is not None else "", host_port, route.id)
         known = self._cached.get(key)
         # A changed record creates another Identity, so an old assertion is never used for it.
         if known is None or known.identity is not identity or not _is_fresh(identity, now):
-            known = self._made(identity, host_port, route, templates)
+            known = self._build(identity, host_port, route, templates)
             self._cached.put(key, known, total_length(*key, known.headers))
         return known.headers if not known.left else known.headers + render_request(known.left, request, request_id)
 
     def sends_identity(self, route: CompiledRoute) -> bool:
         """Return whether this route's upstream receives identity headers."""
-        return self._templates_of(route).includes_identity
+        return self._templates_for(route).includes_identity
 
     def assertion(self, identity: Identity | None, host_port: str) -> str:
         """Return the signed assertion for the user's own view (`/.gate/jwt`).  Its groups are those that every route may release."""
-        told = None if self._groups_filter is None else frozenset(self._groups_filter)
-        groups = () if identity is None else filter_groups(identity.groups, told)
+        releasable = None if self._groups_filter is None else frozenset(self._groups_filter)
+        groups = () if identity is None else filter_groups(identity.groups, releasable)
         return self._key.sign(attested_claims(identity, self._issuer, host_port, groups))
 
     def released_groups(self, route: CompiledRoute, identity: Identity) -> tuple[str, ...]:
         """Return the groups of the user that this route's upstream receives."""
-        if route.id not in self._told_groups:
-            self._told_groups[route.id] = group_filter(route.route, self._groups_filter)
-        return filter_groups(identity.groups, self._told_groups[route.id])
+        if route.id not in self._released_groups:
+            self._released_groups[route.id] = group_filter(route.route, self._groups_filter)
+        return filter_groups(identity.groups, self._released_groups[route.id])
 
-    def _templates_of(self, route: CompiledRoute) -> RouteTemplates:
+    def _templates_for(self, route: CompiledRoute) -> RouteTemplates:
         if (found := self._templates.get(route.id)) is None:
-            found = self._templates[route.id] = RouteTemplates.of(route.route)
+            found = self._templates[route.id] = RouteTemplates.from_route(route.route)
         return found
 
-    def _made(self, identity: Identity | None, host_port: str, route: CompiledRoute, templates: RouteTemplates) -> CachedHeaders:
+    def _build(self, identity: Identity | None, host_port: str, route: CompiledRoute, templates: RouteTemplates) -> CachedHeaders:
         groups = () if identity is None else self.released_groups(route, identity)
         attested = attested_claims(identity, self._issuer, route.route.assertion_audience or host_port, groups)
-        said = identity.claims if identity is not None else {}
+        provider_claims = identity.claims if identity is not None else {}
         if identity is not None and identity.is_external:
             # Upstreams expect these claims to come from the provider.
-            said = {name: values for name, values in said.items() if name not in self._reserved_claims}
-        said = {name: values for name, values in said.items() if name not in NAME_CLAIMS or _are_names(values)}
-        told = {**said, **attested}
+            provider_claims = {name: values for name, values in provider_claims.items() if name not in self._reserved_claims}
+        provider_claims = {name: values for name, values in provider_claims.items() if name not in NAME_CLAIMS or _are_names(values)}
+        all_claims = {**provider_claims, **attested}
         assertion = self._key.sign(attested) if templates.sends_assertion else ""
         headers: Headers = ()
         if route.route.pass_identity_headers:
-            claims = ((header, header_value(told[name])) for name, header in self._names if told.get(name) not in (None, [], ()))
+            claims = (
+                (header, header_value(all_claims[name])) for name, header in self._names if all_claims.get(name) not in (None, [], ())
+            )
             headers = ((ASSERTION, assertion.encode("ascii")), *claims)
-        own, left = templates.told(IdentityVariables(identity, told, assertion))
-        headers += own
+        templated, left = templates.render_user(IdentityVariables(identity, all_claims, assertion))
+        headers += templated
         warn_if_large(headers, route, identity)
         return CachedHeaders(identity, headers, left)
 
@@ -165,8 +167,8 @@ def _named_groups(route: Route) -> Iterator[str]:
             yield from comparison.operand
 
 
-def filter_groups(groups: tuple[str, ...], told: frozenset[str] | None) -> tuple[str, ...]:
-    return groups if told is None else tuple(group for group in groups if group in told)
+def filter_groups(groups: tuple[str, ...], released: frozenset[str] | None) -> tuple[str, ...]:
+    return groups if released is None else tuple(group for group in groups if group in released)
 
 
 def warn_if_large(headers: Headers, route: CompiledRoute, identity: Identity | None) -> None:

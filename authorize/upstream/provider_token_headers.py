@@ -56,7 +56,7 @@ class SessionTokens:
     has_unverified_id_token: bool  # a refresh returned an ID token that has not been verified yet
 
     @classmethod
-    def of(cls, session: SessionRecord) -> "SessionTokens":
+    def from_session(cls, session: SessionRecord) -> "SessionTokens":
         values = {ACCESS_TOKEN: session.access_token, ID_TOKEN: session.id_token}
         ends = {ACCESS_TOKEN: session.access_token_expires_at, ID_TOKEN: _token_expiry(session.id_token)}
         begins = session.tokens_received_at or session.issued_at
@@ -159,14 +159,14 @@ class ProviderTokens:
         session = self._sessions.read(record) if record is not None else None
         if session is None:
             raise NoIdentity(Message("it requires a token of an identity provider at which you are not signed in"))
-        return SessionTokens.of(session)
+        return SessionTokens.from_session(session)
 
     async def _refreshed(self, session_id: str, held: SessionTokens, kinds: frozenset[str]) -> SessionTokens:
         if self._clock() < (self._failed.get(session_id) or 0.0) + FAILURE_SECONDS:
             raise UpstreamCredentialsUnavailable("the provider returned no new token")
-        return await self._refreshes.run((session_id, kinds), lambda: self._ask(session_id, held, kinds))
+        return await self._refreshes.run((session_id, kinds), lambda: self._request_refresh(session_id, held, kinds))
 
-    async def _ask(self, session_id: str, held: SessionTokens, kinds: frozenset[str]) -> SessionTokens:
+    async def _request_refresh(self, session_id: str, held: SessionTokens, kinds: frozenset[str]) -> SessionTokens:
         try:
             async with asyncio.timeout(MAX_WAIT_SECONDS):
                 return await self._awaited(session_id, held, kinds)
@@ -186,12 +186,12 @@ class ProviderTokens:
         await self._broker.put(TOKEN_REFRESH_REQUEST, session_id, wish, expires=self._clock() + MAX_WAIT_SECONDS)
         for wait in backoff_delays(FIRST_PAUSE, MAX_PAUSE_SECONDS):
             await asyncio.sleep(wait)
-            is_wanted = await self._broker.get(TOKEN_REFRESH_REQUEST, session_id) is not None
+            is_pending = await self._broker.get(TOKEN_REFRESH_REQUEST, session_id) is not None
             found, now = await self._read(session_id), self._clock()
             due = [kind for kind in kinds if found.is_due(kind, now)]
             if not due or all(found.cannot_be_refreshed(kind, now) for kind in due):
                 return found
-            if not is_wanted:
+            if not is_pending:
                 break
         raise UpstreamCredentialsUnavailable("the provider is unavailable or sent an invalid response")
 

@@ -62,8 +62,8 @@ class UpstreamCredentials:
 
     async def headers_for(self, route: CompiledRoute, identity: Identity | None) -> Headers:
         """Return the headers.  Raises UpstreamCredentialsUnavailable if a request would lack required credentials or an identity."""
-        ours = await self._route_credentials(route, identity)
-        return ours + await self._provider_tokens.headers_for(route, identity)
+        credentials = await self._route_credentials(route, identity)
+        return credentials + await self._provider_tokens.headers_for(route, identity)
 
     async def _route_credentials(self, route: CompiledRoute, identity: Identity | None) -> Headers:
         if (authorization := self._clusters.get(route.id)) is not None:

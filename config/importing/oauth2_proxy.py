@@ -158,8 +158,8 @@ class _OAuth2ProxyUpstream:
 
 
 def _upstream(work: _Oauth2ProxyImport, index: int, written: Any) -> _OAuth2ProxyUpstream | None:
-    at = ("upstreams", index) if "upstreams" in work.foreign.values else ("upstreamConfig", "upstreams", index)
-    source = work.foreign.source(*at)
+    location = ("upstreams", index) if "upstreams" in work.foreign.values else ("upstreamConfig", "upstreams", index)
+    source = work.foreign.source(*location)
     keys = written if isinstance(written, dict) else {"uri": written}
     uri, rewrite = str(keys.get("uri", "")), str(keys.get("rewriteTarget") or "")
     if keys.get("static") or uri.startswith("static:"):

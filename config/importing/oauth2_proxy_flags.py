@@ -62,16 +62,16 @@ def _settings(document: Document, path: KeyPath, container: dict[str, Any]) -> D
 def _flags(container: dict[str, Any]) -> Iterator[tuple[str, str, KeyPath]]:
     for source in ("command", "args"):
         written = container.get(source)
-        words: list[tuple[str, KeyPath]] = (
+        arguments: list[tuple[str, KeyPath]] = (
             [(str(word), (source, index)) for index, word in enumerate(written)]
             if isinstance(written, list)
             else [(word, (source,)) for word in _split(written)]
         )
-        for index, (word, place) in enumerate(words):
+        for index, (word, place) in enumerate(arguments):
             if not word.startswith("-"):
                 continue
             name, separator, content = word.lstrip("-").partition("=")
-            following = words[index + 1][0] if index + 1 < len(words) else "-"
+            following = arguments[index + 1][0] if index + 1 < len(arguments) else "-"
             value = content if separator else "true" if following.startswith("-") else following
             yield name.replace("-", "_"), value, place
 

@@ -185,14 +185,14 @@ def _claim_headers(top: ConvertedSection, source: ForeignKey, value: dict[str, A
     top.set(source, source.key, list(value.values()), check=f"the headers are now named X-Gate-Claim-...: {', '.join(renamed)}")
 
 
-def _route(raw: Any, foreign: ForeignConfig, at: tuple[str | int, ...], identity_for_all: bool) -> ConvertedSection:
+def _route(raw: Any, foreign: ForeignConfig, location: tuple[str | int, ...], identity_for_all: bool) -> ConvertedSection:
     route = ConvertedSection()
     if not isinstance(raw, dict):
-        route.mark_lost(foreign.source(*at), "is not a route")
+        route.mark_lost(foreign.source(*location), "is not a route")
         return route
     is_tcp = str(raw.get("from", "")).startswith(f"{TCP}://")
     for key, value in raw.items():
-        source = foreign.source(*at, key)
+        source = foreign.source(*location, key)
         name = ROUTE_RENAMED.get(key, key)
         if key == "policy":
             continue
@@ -208,7 +208,7 @@ def _route(raw: Any, foreign: ForeignConfig, at: tuple[str | int, ...], identity
             route.mark_lost(source, ROUTE_LOST.get(key, NO_COUNTERPART))
     _convert_upstream_path(route)
     if "policy" in raw:  # last, because it may remove other keys
-        _convert_policy(route, foreign.source(*at, "policy"), raw["policy"])
+        _convert_policy(route, foreign.source(*location, "policy"), raw["policy"])
     if identity_for_all and not is_tcp and not route.has("pass_identity_headers"):
         route.set(None, "pass_identity_headers", True, new="pass_identity_headers was set for all routes")
     return route

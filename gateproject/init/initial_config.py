@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from authenticate.post_logout_redirect import PATH as SIGNED_OUT
-from gateproject.init.questions import CALLBACK, Answers, redirect_uri, settings_of
+from gateproject.init.questions import CALLBACK, Answers, build_settings, redirect_uri
 
 FILE = "config.yaml"
 # First setting of each group, in the order of the file.
@@ -52,7 +52,7 @@ def configuration(answers: Answers, made: dict[str, str], data_dir: str | None =
 
     `data_dir` is None if the environment sets it, as in a container.
     """
-    settings = settings_of(answers) | made
+    settings = build_settings(answers) | made
     settings |= {"databroker_storage_type": "database", "metrics_address": "127.0.0.1:9090"}
     if data_dir is not None:
         settings["data_dir"] = data_dir

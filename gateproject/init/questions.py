@@ -52,7 +52,7 @@ def _port(answers: Answers) -> str:
     return "" if answers.get("certificates") == BALANCER or port in ("", "443") else f":{port}"
 
 
-def _asks_for_issuer(answers: Answers) -> bool:
+def _needs_issuer(answers: Answers) -> bool:
     return answers.get("provider") not in DEFAULT_URLS
 
 
@@ -60,7 +60,7 @@ def _has_files(answers: Answers) -> bool:
     return answers.get("certificates") == FILES
 
 
-_OF_WHO = tuple(f"policy[0].{key}" for key in ("allowed_users", "allowed_domains", "allowed_groups", "allow_any_authenticated_user"))
+_USER_SETTINGS = tuple(f"policy[0].{key}" for key in ("allowed_users", "allowed_domains", "allowed_groups", "allow_any_authenticated_user"))
 
 QUESTIONS = (
     Question(
@@ -117,7 +117,7 @@ QUESTIONS = (
         "Issuer URL",
         ("idp_provider_url",),
         "The URL without /.well-known/openid-configuration.",
-        applies=_asks_for_issuer,
+        applies=_needs_issuer,
     ),
     Question("client_id", "Client id", ("idp_client_id",)),
     Question("client_secret", "Client secret", ("idp_client_secret",), is_secret=True),
@@ -131,7 +131,7 @@ QUESTIONS = (
     Question(
         "who",
         "Users to allow",
-        _OF_WHO,
+        _USER_SETTINGS,
         "E-mail addresses, @example.com for all users with a verified address there, "
         "group:NAME, or everyone who can sign in; separated\nby commas.",
         default=lambda answers: f"@{answers['domain']}",
@@ -150,7 +150,7 @@ def redirect_uri(answers: Answers) -> str:
     return answers["sign_in_url"].rstrip("/") + CALLBACK
 
 
-def settings_of(answers: Answers) -> dict[str, Any]:
+def build_settings(answers: Answers) -> dict[str, Any]:
     """Return the settings for the answers so far. Raise InvalidAnswer."""
     settings: dict[str, Any] = {}
     for question in QUESTIONS:
@@ -205,10 +205,10 @@ def _route(answers: Answers) -> Iterator[tuple[str, Any]]:
     if "upstream" in answers:
         yield "to", answers["upstream"].strip()
     if "who" in answers:
-        yield from _who(_listed(answers["who"])).items()
+        yield from _allowed_users(_listed(answers["who"])).items()
 
 
-def _who(entries: list[str]) -> dict[str, Any]:
+def _allowed_users(entries: list[str]) -> dict[str, Any]:
     if EVERYONE in entries:
         if len(entries) > 1:
             raise InvalidAnswer(f"{EVERYONE} cannot be combined with other entries")

@@ -26,7 +26,7 @@ async def open_broker(options: Options) -> AsyncIterator[BrokerClient]:
     """Return a broker client: of the shared store, else of the process that has the store. Raise BrokerError if it is unavailable."""
     url = options.databroker_service_url
     if url is None and options.databroker_storage_type == "memory":
-        url = _own_address(options.grpc_address)
+        url = _reachable_address(options.grpc_address)
         await _require_listener(url)
     if url is not None:
         remote = RemoteBroker(RpcChannel(url, options, SharedSecret(options.shared_secret)))
@@ -44,13 +44,13 @@ async def open_broker(options: Options) -> AsyncIterator[BrokerClient]:
 
 async def users_by_email(broker: BrokerClient, written: Collection[str], options: Options) -> dict[str, list[Record]]:
     """Return the user records that have one of these addresses verified; unverified addresses match no user."""
-    meant = {email: each for each in written if (email := canonical_email(each))}
+    canonical = {email: each for each in written if (email := canonical_email(each))}
     found = dict[str, list[Record]]()
-    if meant:
+    if canonical:
         async for record in iter_records(broker, USER):
             email = canonical_email(verified_email(record.id, record.data, options.providers))
-            if email in meant:
-                found.setdefault(meant[email], []).append(record)
+            if email in canonical:
+                found.setdefault(canonical[email], []).append(record)
     return found
 
 
@@ -67,7 +67,7 @@ async def _require_listener(url: Url) -> None:
     writer.close()
 
 
-def _own_address(address: HostPort | None) -> Url:
+def _reachable_address(address: HostPort | None) -> Url:
     if address is None:
         raise BrokerError("the records are in the memory of the running gate (databroker_storage_type). Set grpc_address to reach it")
     host = "127.0.0.1" if address.host in EVERY_ADDRESS else address.host

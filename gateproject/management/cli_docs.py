@@ -26,8 +26,8 @@ as `migrate`, work too, also as `gate migrate`.
 class DeclaredArguments:
     """Recorder of a command's arguments, with the interface of an argument parser."""
 
-    def __init__(self, words: str = ""):
-        self.help = words
+    def __init__(self, help: str = ""):
+        self.help = help
         self.arguments: list[tuple[tuple[str, ...], dict[str, Any]]] = []
         self.subcommands: dict[str, DeclaredArguments] = {}
 
@@ -78,15 +78,15 @@ def _row(names: tuple[str, ...], declared: dict[str, Any]) -> str:
     value = declared.get("metavar") or option.lstrip("-").upper().replace("-", "_")
     is_option = option.startswith("-")
     written = (f"{option} {value}" if takes_value else option) if is_option else (declared.get("metavar") or option.upper())
-    words = _sentence(str(declared.get("help", "")).replace("%%", "%"))
+    description = _sentence(str(declared.get("help", "")).replace("%%", "%"))
     if choices := declared.get("choices"):
-        words += f" One of {', '.join(f'`{choice}`' for choice in choices)}."
+        description += f" One of {', '.join(f'`{choice}`' for choice in choices)}."
     if declared.get("required"):
-        words += " Required."
-    return f"| `{written}` | {words.replace('|', chr(92) + '|').strip()} |"
+        description += " Required."
+    return f"| `{written}` | {description.replace('|', chr(92) + '|').strip()} |"
 
 
-def _sentence(words: str) -> str:
+def _sentence(text: str) -> str:
     """Return a help text as a sentence."""
-    words = " ".join(words.split())
-    return words[:1].upper() + words[1:] + ("" if words.endswith((".", "?")) or not words else ".")
+    text = " ".join(text.split())
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?")) or not text else ".")

@@ -15,10 +15,10 @@ class GateCommand(BaseCommand):
     }
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        return super().create_parser(prog_name, name_of(prog_name, subcommand), **kwargs)
+        return super().create_parser(prog_name, command_name(prog_name, subcommand), **kwargs)
 
 
-def name_of(program: str, command: str) -> str:
+def command_name(program: str, command: str) -> str:
     """Return the name of a management command as its user typed it: `gate check`, or `manage.py checkconfig`."""
     short = {long: name for name, long, _ in COMMANDS}
     return short.get(command, command) if Path(program).name == "gate" else command

@@ -53,13 +53,13 @@ def answers(settings: Any) -> Iterator[Finding]:
 
 
 async def findings(options: Options) -> list[Finding]:
-    asked: list[Coroutine[Any, Any, list[Finding]]] = []
+    checks: list[Coroutine[Any, Any, list[Finding]]] = []
     if options.services in ("all", "authenticate"):
-        asked += [provider_findings(options, provider) for provider in options.providers.values()]
+        checks += [provider_findings(options, provider) for provider in options.providers.values()]
     if options.services in ("all", "proxy"):
-        asked.append(_upstreams(options))
-    asked += [_records(options), _authorizer(options)]
-    return [finding for found in await asyncio.gather(*asked) for finding in found]
+        checks.append(_upstreams(options))
+    checks += [_records(options), _authorizer(options)]
+    return [finding for found in await asyncio.gather(*checks) for finding in found]
 
 
 async def provider_findings(options: Options, provider: ProviderConfig) -> list[Finding]:
@@ -74,7 +74,7 @@ async def provider_findings(options: Options, provider: ProviderConfig) -> list[
             for endpoint in (discovery.userinfo_endpoint, discovery.revocation_endpoint, discovery.par_endpoint):
                 if endpoint:
                     await client.http.check_address(endpoint)
-            return [finding async for finding in _client_of(client, options, provider)]
+            return [finding async for finding in _client_findings(client, options, provider)]
     except ProviderError as error:
         return [(key, str(error))]
     except TimeoutError:
@@ -91,14 +91,14 @@ def unverified_links(settings: Any) -> Iterator[Finding]:
 
 async def link_findings(options: Options) -> list[Finding]:
     linking = [each for each in options.providers.values() if each.links_by_email and not each.trusts_email]
-    return [finding for found in await asyncio.gather(*(_link_findings_of(options, each) for each in linking)) for finding in found]
+    return [finding for found in await asyncio.gather(*(_provider_link_findings(options, each) for each in linking)) for finding in found]
 
 
-async def _link_findings_of(options: Options, provider: ProviderConfig) -> list[Finding]:
+async def _provider_link_findings(options: Options, provider: ProviderConfig) -> list[Finding]:
     client = ProviderClient(options, provider, time.time)
     try:
         async with asyncio.timeout(TOTAL_TIMEOUT):
-            says_so = client.provider.may_return_email_verified(await client.discovery())
+            may_verify = client.provider.may_return_email_verified(await client.discovery())
     except (ProviderError, TimeoutError):
         return []  # an error of `answers`
     finally:
@@ -107,10 +107,10 @@ async def _link_findings_of(options: Options, provider: ProviderConfig) -> list[
         "links none of its accounts for which it does not send email_verified, and its discovery document does not list that claim. "
         "Set trust_email: true if its administrators assign the addresses"
     )
-    return [] if says_so else [(_place(options, provider, "link_by"), message)]
+    return [] if may_verify else [(_place(options, provider, "link_by"), message)]
 
 
-async def _client_of(client: ProviderClient, options: Options, provider: ProviderConfig) -> AsyncIterator[Finding]:
+async def _client_findings(client: ProviderClient, options: Options, provider: ProviderConfig) -> AsyncIterator[Finding]:
     """Return the client problem of a token error. Other errors do not concern the client: some providers check the code or redirect URI
     first.
     """
@@ -187,8 +187,8 @@ async def _upstreams(options: Options) -> list[Finding]:
     for task in late:
         task.cancel()
     await asyncio.gather(*late, return_exceptions=True)
-    told = [found for task in tasks if task in done and (found := task.result()) is not None]
-    return [*told, (("policy",), f"{len(late)} upstreams were not tested within {TOTAL_TIMEOUT:.0f} s")] if late else told
+    results = [found for task in tasks if task in done and (found := task.result()) is not None]
+    return [*results, (("policy",), f"{len(late)} upstreams were not tested within {TOTAL_TIMEOUT:.0f} s")] if late else results
 
 
 async def _in_the_way(upstream: Upstream, family: int) -> ConnectFailure | None:
@@ -221,11 +221,11 @@ async def _records(options: Options) -> list[Finding]:
     """Check the store: nothing for process memory, only the port for a database."""
     if options.databroker_service_url is not None and options.services != "databroker":
         # Check the port first, because gRPC keeps retrying and reports less.
-        return await _listens(("databroker_service_url",), options.databroker_service_url) or await _asked(
+        return await _listens(("databroker_service_url",), options.databroker_service_url) or await _probe(
             ("databroker_service_url",), lambda: _server_version(options)
         )
     if options.databroker_storage_type == "kvstore":
-        return await _asked(("databroker_storage_connection_string",), lambda: _server_version(options))
+        return await _probe(("databroker_storage_connection_string",), lambda: _server_version(options))
     found: list[Finding] = []
     for server in options.database_url.hosts if options.services in ("all", "databroker") and options.database_url is not None else ():
         if trouble := await _tried(server.host.strip("[]"), server.port):
@@ -239,7 +239,7 @@ async def _server_version(options: Options) -> None:
         await broker.server_version()
 
 
-async def _asked(place: KeyPath, question: Callable[[], Awaitable[None]]) -> list[Finding]:
+async def _probe(place: KeyPath, question: Callable[[], Awaitable[None]]) -> list[Finding]:
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT):
             await question()

@@ -42,7 +42,7 @@ class ConfigReport:
         yield from (("error", problem) for problem in self.errors)
         yield from (("warning", problem) for problem in self.warnings)
 
-    def shown(self, file: str) -> str:
+    def relative_name(self, file: str) -> str:
         """Return a file name relative to the working directory, as editors and code review expect; empty stays empty."""
         if not file:
             return ""
@@ -58,7 +58,7 @@ def as_text(report: ConfigReport, *, in_colour: bool = False) -> str:
 
     lines = []
     for severity, problem in report.by_severity():
-        place = ":".join(str(part) for part in (report.shown(problem.file), problem.line, problem.column) if part) or "environment"
+        place = ":".join(str(part) for part in (report.relative_name(problem.file), problem.line, problem.column) if part) or "environment"
         key = f"{coloured(problem.key, _BOLD)}: " if problem.key else ""
         lines.append(f"{place}: {coloured(severity, _BOLD, _RED if severity == 'error' else _YELLOW)}: {key}{problem.message}")
     return "\n".join([*lines, _summary(report, coloured)])
@@ -81,7 +81,7 @@ def as_json(report: ConfigReport) -> str:
         {
             "severity": severity,
             "kind": problem.rule,
-            "file": report.shown(problem.file) or None,
+            "file": report.relative_name(problem.file) or None,
             "line": problem.line,
             "column": problem.column,
             "key": problem.key,
@@ -117,7 +117,7 @@ def _result(report: ConfigReport, severity: str, problem: Problem) -> dict[str, 
     if file:
         # Code review ignores results without a line, so a problem without one refers to the complete file.
         region = {"startLine": problem.line or 1, **({"startColumn": problem.column} if problem.column else {})}
-        location["physicalLocation"] = {"artifactLocation": {"uri": _uri(report.shown(file))}, "region": region}
+        location["physicalLocation"] = {"artifactLocation": {"uri": _uri(report.relative_name(file))}, "region": region}
     if problem.key:
         location["logicalLocations"] = [{"fullyQualifiedName": problem.key}]
     return {**result, "locations": [location]} if location else result

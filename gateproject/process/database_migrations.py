@@ -44,13 +44,13 @@ def _require_known(loader: MigrationLoader) -> None:
         if name > newest.get(label, name):
             problem = f"was written by a newer release ({label} {name}; this is gate v{RELEASE}). Install that release, or restore a backup"
         elif label in _SQUASHED and (label, name) not in loader.disk_migrations:
-            problem = f"was written before gate 0.2 ({label} {name}). {_how_to_begin_anew()}: users sign in again, history is lost"
+            problem = f"was written before gate 0.2 ({label} {name}). {_recreation_steps()}: users sign in again, history is lost"
         else:
             continue
         raise ConfigError([Problem("database_url", f"the database {problem} (docs/operations/backup-and-upgrade.md)")])
 
 
-def _how_to_begin_anew() -> str:
+def _recreation_steps() -> str:
     return f"Move {connection.settings_dict['NAME']} away" if connection.vendor == "sqlite" else "Use an empty database"
 
 
@@ -60,7 +60,7 @@ def _alone_in_the_database() -> Iterator[None]:
         yield
         return
     with connection.cursor() as cursor:
-        connection.connection.longest_wait = inf
+        connection.connection.max_wait_seconds = inf
         cursor.execute("SET statement_timeout = 0; SET lock_timeout = 0")
         cursor.execute("SELECT pg_advisory_lock(%s)", [_LOCK])  # held until the connection closes
     yield

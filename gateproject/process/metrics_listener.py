@@ -38,9 +38,9 @@ class MetricsListener:
             served, address = self._served, options.metrics_address
             if served is None or address is None or served[0].port != address.port:
                 raise
-            return await self._in_the_place_of(*served, address)
+            return await self._replace_listener(*served, address)
 
-    async def _in_the_place_of(self, before: HostPort, door: PlainHttpListener, address: HostPort) -> socket.socket:
+    async def _replace_listener(self, before: HostPort, door: PlainHttpListener, address: HostPort) -> socket.socket:
         self._served, closed = None, door.close()
         await closed
         try:
@@ -49,13 +49,13 @@ class MetricsListener:
             self._served = before, PlainHttpListener(self._pages, bind(before, SETTING))
             raise
 
-    def serve(self, options: Options, taken: socket.socket | None) -> None:
+    def serve(self, options: Options, bound: socket.socket | None) -> None:
         """Serve on the socket that `take` bound for these options."""
         if options.metrics_address == self._address or not self.is_on:
             return
         self.close()
         address = options.metrics_address
-        self._served = None if address is None or taken is None else (address, PlainHttpListener(self._pages, taken))
+        self._served = None if address is None or bound is None else (address, PlainHttpListener(self._pages, bound))
         log.info("metrics listener started", address=None if address is None else str(address))
 
     def close(self) -> None:

@@ -37,20 +37,20 @@ class ConfigurationStatus:
 
         Envoy reports its own state.
         """
-        told = "; ".join(str(problem) for problem in self.problems if problem.key != "envoy")
+        reason = "; ".join(str(problem) for problem in self.problems if problem.key != "envoy")
         if self.refused is not None:
             since = format_utc(self.refused.timestamp())
             return degraded(
-                PART, f"{self.file} was rejected at {since}; the previous configuration stays active, and a restart would fail: {told}"
+                PART, f"{self.file} was rejected at {since}; the previous configuration stays active, and a restart would fail: {reason}"
             )
-        return degraded(PART, told) if told else ComponentStatus(PART, reason=f"{self.file}, {self.checksum}")
+        return degraded(PART, reason) if reason else ComponentStatus(PART, reason=f"{self.file}, {self.checksum}")
 
     @classmethod
-    def of(cls, source: ConfigWatcher) -> "ConfigurationStatus":
+    def from_watcher(cls, source: ConfigWatcher) -> "ConfigurationStatus":
         """Return the status of a configuration that has just been loaded."""
         return cls(str(source.path or "environment"), source.checksum, datetime.now(UTC))
 
-    def tell(self, service: str) -> "ConfigurationStatus":
+    def publish(self, service: str) -> "ConfigurationStatus":
         """Publish in metrics whether this configuration is active or another was rejected; `service` is the label."""
         metrics.record_config_loaded(service, int(self.checksum, 16), self.loaded.timestamp())
         if self.problems:
@@ -64,7 +64,7 @@ class ConfigurationStatus:
         metrics.record_config_rejected(service)
         return replace(self, problems=tuple(problems), refused=datetime.now(UTC))
 
-    def degraded_by(self, problems: tuple[Problem, ...], service: str) -> "ConfigurationStatus":
+    def with_degradation(self, problems: tuple[Problem, ...], service: str) -> "ConfigurationStatus":
         """Return the status with the subsystems that did not apply the configuration."""
         if problems:
             metrics.record_config_rejected(service)
@@ -77,12 +77,12 @@ class Reload:
     def __init__(self) -> None:
         self.problems: tuple[Problem, ...] = ()
 
-    async def tell(self, part: str, step: ReloadStep) -> None:
+    async def apply(self, part: str, step: ReloadStep) -> None:
         """Run a step and record its error. Never raises, because there is no rollback after the swap."""
         try:
-            said = step()
-            if isinstance(said, Awaitable):
-                await said
+            pending = step()
+            if isinstance(pending, Awaitable):
+                await pending
         except Exception as error:  # every error is caught, so that the other steps run
             log.exception("configuration reload incomplete", part=part)
             self.lags(part, f"{type(error).__name__}: {error}")
@@ -111,11 +111,11 @@ class ConfigProvenance:
     waiting: Sequence[ValueChange] = ()
     last: LastChange | None = None
 
-    def after(self, running: Options, status: ConfigurationStatus, written: ConfigSnapshot, taken: Options) -> Self:
-        """Return the provenance once `taken` replaces `running`: what was `written`, except values that require a restart."""
-        kept = restart_required(written.options, running)
-        places = written.source_map.with_retained(kept, self.places)
+    def after(self, running: Options, status: ConfigurationStatus, written: ConfigSnapshot, applied: Options) -> Self:
+        """Return the provenance once `applied` replaces `running`: what was `written`, except values that require a restart."""
+        unchanged = restart_required(written.options, running)
+        places = written.source_map.with_retained(unchanged, self.places)
         before = ConfigSnapshot(running, self.places)
-        found = list(diff_configs(before, ConfigSnapshot(taken, places)))
-        last = LastChange(status, tuple(told() for told in found[:MAX_CHANGES]), len(found)) if found else self.last
-        return type(self)(places, tuple(told() for told in diff_settings(before, written, kept)), last)
+        found = list(diff_configs(before, ConfigSnapshot(applied, places)))
+        last = LastChange(status, tuple(describe() for describe in found[:MAX_CHANGES]), len(found)) if found else self.last
+        return type(self)(places, tuple(describe() for describe in diff_settings(before, written, unchanged)), last)

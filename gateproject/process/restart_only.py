@@ -40,8 +40,8 @@ def restart_required(options: Options, running: Options) -> tuple[str, ...]:
 
 def keep_restart_only_values(options: Options, running: Options) -> Options:
     """Return the options with these settings as in `running`; log those that differ."""
-    kept = restart_required(options, running)
-    if not kept:
+    unchanged = restart_required(options, running)
+    if not unchanged:
         return options
-    log.warning("restart required", settings=[key for key in kept if key in RESTART_ONLY])
-    return options.model_copy(update={key: getattr(running, key) for key in kept})
+    log.warning("restart required", settings=[key for key in unchanged if key in RESTART_ONLY])
+    return options.model_copy(update={key: getattr(running, key) for key in unchanged})

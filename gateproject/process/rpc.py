@@ -24,7 +24,7 @@ class NoRpc:
     def authorizer(self, options: Options, replica: Replica, previous: Authorizer | None) -> None:
         return None
 
-    def open(self, broker: BrokerClient, asked: ExtAuthzDependencies) -> None: ...
+    def open(self, broker: BrokerClient, dependencies: ExtAuthzDependencies) -> None: ...
 
     async def start(self) -> None: ...
 
@@ -38,7 +38,7 @@ class NoRpc:
 Rpc: TypeAlias = "RpcServices | NoRpc"
 
 
-def rpc_of(options: Options, clock: Callable[[], float] = time.time, worker: WorkerProcess | None = None) -> Rpc:
+def create_rpc(options: Options, clock: Callable[[], float] = time.time, worker: WorkerProcess | None = None) -> Rpc:
     """Return gRPC as required by the settings or by several processes; they are read at start only (`restart_only.py`)."""
     urls = (options.grpc_address, options.authorize_service_url, options.databroker_service_url)
     if worker is None and urls == (None, None, None):

@@ -23,7 +23,7 @@ from foundation.values import Url
 from gateproject.worker_process import WorkerProcess
 
 # Bytes: the headers of one request and a certificate. Larger messages of unauthenticated callers are rejected.
-LARGEST_UNPROVEN = 512 * 1024
+MAX_UNAUTHENTICATED_BYTES = 512 * 1024
 
 
 class RpcServices:
@@ -56,7 +56,7 @@ class RpcServices:
         """Return the client of `authorize`, or None if this process decides itself."""
         return RemoteAuthorizer(options, self.authorize, replica, self._clock, previous) if self.authorize is not None else None
 
-    def open(self, broker: BrokerClient, asked: ExtAuthzDependencies) -> None:
+    def open(self, broker: BrokerClient, dependencies: ExtAuthzDependencies) -> None:
         """Bind the port of `grpc_address`, on the event loop that will run. Raise ConfigError if it is unavailable."""
         if self._worker is not None:
             if not self._worker.is_first:
@@ -71,7 +71,7 @@ class RpcServices:
         if self._options.services in ("all", "databroker") and self.broker is None:
             self._server.add(convert.SERVICE, DataBrokerRpc(broker).methods())
         if self._options.services in ("all", "authorize"):
-            self._server.add(ext_authz_service.SERVICE, ExtAuthz(asked).methods())
+            self._server.add(ext_authz_service.SERVICE, ExtAuthz(dependencies).methods())
         self._server.bind(self._options.grpc_address)
 
     def _is_an_envoy(self, method: str, metadata: Metadata) -> bool | RequestAuth:
@@ -81,17 +81,17 @@ class RpcServices:
         """
         if method != ext_authz_service.CHECK or not self._tokens:
             return False
-        given = [str(value) for name, value in metadata or () if name == "authorization"]
-        if not given:
-            return self._tells_token
-        return len(given) == 1 and given[0].startswith("Bearer ") and self._is_token(given[0].removeprefix("Bearer "))
+        credentials = [str(value) for name, value in metadata or () if name == "authorization"]
+        if not credentials:
+            return self._has_extension_token
+        return len(credentials) == 1 and credentials[0].startswith("Bearer ") and self._is_token(credentials[0].removeprefix("Bearer "))
 
-    def _tells_token(self, request: bytes) -> bool:
+    def _has_extension_token(self, request: bytes) -> bool:
         """Return whether the context extensions have the token. Envoy sets them; its clients cannot."""
-        return len(request) <= LARGEST_UNPROVEN and self._is_token(check_attributes.parse_extension_token(request))
+        return len(request) <= MAX_UNAUTHENTICATED_BYTES and self._is_token(check_attributes.parse_extension_token(request))
 
-    def _is_token(self, given: str) -> bool:
-        return any(hmac.compare_digest(given.encode(), token.reveal().encode()) for token in self._tokens)
+    def _is_token(self, value: str) -> bool:
+        return any(hmac.compare_digest(value.encode(), token.reveal().encode()) for token in self._tokens)
 
     async def start(self) -> None:
         for server in (self._inner, self._server):

@@ -41,7 +41,7 @@ from gateproject.process.metrics_listener import MetricsListener
 from gateproject.process.peers import NoPeers
 from gateproject.process.reload import ConfigProvenance, ConfigurationStatus, Reload, ReloadStep
 from gateproject.process.restart_only import keep_restart_only_values
-from gateproject.process.rpc import Rpc, rpc_of
+from gateproject.process.rpc import Rpc, create_rpc
 from gateproject.process.services import AUTHENTICATE_ROLES, ServiceBuilder, Services, served
 from gateproject.settings import cookie_settings
 from proxy.autocert.autocert_service import Autocert
@@ -95,7 +95,7 @@ class Runtime:
     _is_stopping: bool = False
 
     def __post_init__(self) -> None:
-        self._rpc = rpc_of(self.options, self.clock, self.peers.worker)
+        self._rpc = create_rpc(self.options, self.clock, self.peers.worker)
         store = open_store(self.options, self.clock) if self._rpc.broker is None else None
         self.databroker = DataBrokerService(
             store,
@@ -112,12 +112,12 @@ class Runtime:
         self.builder = ServiceBuilder(
             self.databroker, self._resources, self.autocert.acme_state, self._rpc, self._wants_certificate, self.clock
         )
-        given = self.peers.configuration
+        configuration = self.peers.configuration
         with background_build():
-            self.services = self.builder.build(self.options, key=given and given.key(self.options.signing_key_algorithm))
+            self.services = self.builder.build(self.options, key=configuration and configuration.key(self.options.signing_key_algorithm))
         self.status, self.in_force = (
             self._status_now(),
-            given.deserialize_provenance() if given else ConfigProvenance(self.source.source_map),
+            configuration.deserialize_provenance() if configuration else ConfigProvenance(self.source.source_map),
         )
         tracer.set_tracer(self.services.tracing)
         metrics.set_build_info(self.options.service_label, version())
@@ -130,8 +130,10 @@ class Runtime:
         self._configure_decision_log()
 
     def _status_now(self) -> ConfigurationStatus:
-        given = self.peers.configuration
-        return (given.status if given else ConfigurationStatus.of(self.source)).tell(self.options.service_label)
+        configuration = self.peers.configuration
+        return (configuration.status if configuration else ConfigurationStatus.from_watcher(self.source)).publish(
+            self.options.service_label
+        )
 
     def _wants_certificate(self, name: str | None) -> bool:
         return served(self.services.authorize).requests_client_certificate(name)
@@ -169,8 +171,8 @@ class Runtime:
         """Return the readiness of all components, from their state and without requests, so that it may be polled."""
         services, parts = self.services, [self.status.readiness(), self._certificate_readiness(), self.databroker.readiness()]
         if self._rpc.authorize is not None and not self._rpc.authorize.is_connected:
-            tell = failing if self.options.services == "proxy" else degraded
-            parts.append(tell("authorize", f"{self.options.authorize_service_url} is not connected"))
+            report = failing if self.options.services == "proxy" else degraded
+            parts.append(report("authorize", f"{self.options.authorize_service_url} is not connected"))
         parts += [part.readiness() for part in (services.authenticate, services.directory, self.envoy) if part is not None]
         if self._is_stopping:
             parts.append(failing("process", "shutting down"))
@@ -251,8 +253,10 @@ class Runtime:
         await self.stop()
 
     def announce_ready(self) -> None:
-        ours = self.options
-        log.info("gate is ready", services=ours.services, routes=len(ours.policy), authenticate=ours.authenticate_service_url.origin)
+        options = self.options
+        log.info(
+            "gate is ready", services=options.services, routes=len(options.policy), authenticate=options.authenticate_service_url.origin
+        )
         self._manager.notify_ready()
         if self._manager.is_enabled:
             self.run_in_background(self._manager.send_watchdog_pings(), "systemd watchdog")
@@ -301,12 +305,12 @@ class Runtime:
         await self.peers.prepare(services, in_force)
         late = await self.envoy.prepare(options) if self.envoy is not None else ""
         try:
-            taken = await self._metrics.rebind(options)
+            metrics_socket = await self._metrics.rebind(options)
         except BaseException:
             if self.envoy is not None:
                 self.envoy.rollback()
             raise
-        await self.swap(services, in_force, cookies, taken, late)
+        await self.swap(services, in_force, cookies, metrics_socket, late)
 
     async def _settled_services(self) -> tuple[Services, ConfigProvenance]:
         """Return the next services, built from files that are completely written. Raise ConfigError."""
@@ -318,7 +322,7 @@ class Runtime:
                 return made
 
     async def swap(
-        self, services: Services, in_force: ConfigProvenance, cookies: Mapping[str, object], taken: socket.socket | None, late: str
+        self, services: Services, in_force: ConfigProvenance, cookies: Mapping[str, object], metrics_socket: socket.socket | None, late: str
     ) -> None:
         options = services.options
         old, self.services, self.options, self.in_force = self.services, services, options, in_force
@@ -330,19 +334,19 @@ class Runtime:
         reload = Reload()
         reload.lags("envoy", late)
         # The configuration is reported as active only after every worker uses it.
-        await asyncio.gather(self.peers.commit(), self._tell(old, services, taken, reload))
-        self.status = self.status.degraded_by(reload.problems, options.service_label)
+        await asyncio.gather(self.peers.commit(), self._apply(old, services, metrics_socket, reload))
+        self.status = self.status.with_degradation(reload.problems, options.service_label)
         if self.peers.is_primary:
             log.info("configuration reloaded", file=self.status.file, checksum=self.status.checksum, routes=len(options.policy))
 
-    async def _tell(self, old: Services, services: Services, taken: socket.socket | None, reload: Reload) -> None:
+    async def _apply(self, old: Services, services: Services, metrics_socket: socket.socket | None, reload: Reload) -> None:
         """Apply the new configuration to each subsystem. Access comes first: revocations take effect even if later steps fail."""
         options, resources = services.options, self._resources
         state = None if services.proxy is None else services.proxy.data_plane.forwarding_table
         staleness, counted = options.session_staleness.total_seconds(), ProviderClaims.from_options(options)
         steps: list[tuple[str, ReloadStep]] = [
             ("open streams", resources.streams.on_policy_change),
-            ("metrics", lambda: self._metrics.serve(options, taken)),
+            ("metrics", lambda: self._metrics.serve(options, metrics_socket)),
             ("tracing", lambda: tracer.set_tracer(services.tracing)),
             ("data broker", lambda: self.databroker.reconfigure(options.shared_secret, staleness, counted)),
             ("upstreams", lambda: resources.reconfigure(options, state)),
@@ -364,7 +368,7 @@ class Runtime:
         if services.directory is not None and self.peers.is_primary:
             steps.append(("directory", services.directory.start))
         for part, step in steps:
-            await reload.tell(part, step)
+            await reload.apply(part, step)
 
     def _build_next(self) -> tuple[Services, ConfigProvenance]:
         with background_build():

@@ -77,9 +77,9 @@ def runtime_from_settings() -> Runtime:
         if settings.GATE_CONFIG_ERROR is not None:
             raise settings.GATE_CONFIG_ERROR
         if worker is not None:
-            from gateproject.process.workers.worker import runtime_of  # only with several workers
+            from gateproject.process.workers.worker import create_runtime  # only with several workers
 
-            return runtime_of(worker, settings.GATE_OPTIONS, settings.GATE_SOURCE)
+            return create_runtime(worker, settings.GATE_OPTIONS, settings.GATE_SOURCE)
         prepare(settings.GATE_OPTIONS)
         return Runtime(settings.GATE_OPTIONS, settings.GATE_SOURCE)
 

@@ -48,17 +48,17 @@ class ThirdPartyServer:
         self._runtime = runtime
         self._application = application
         self._ended = ended
-        self._begun: asyncio.Future[None] | None = None
+        self._startup: asyncio.Future[None] | None = None
         self._consumer = WebsocketConsumer.as_asgi(app=application, on_handshake=self._counted)
 
     async def http(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        if await self._has_begun():
+        if await self._has_started():
             await serve_http(self._application, scope, receive, send, self._ended)
         else:
             await send_rejection(NOT_STARTED, send)
 
     async def websocket(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        if await self._has_begun():
+        if await self._has_started():
             await self._consumer(scope, receive, send)
         else:
             await send({"type": "websocket.close"})
@@ -79,25 +79,25 @@ class ThirdPartyServer:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
-    async def _has_begun(self) -> bool:
+    async def _has_started(self) -> bool:
         """Ensure that gate runs. A server without lifespan support (Daphne) starts it with the first request."""
-        if self._begun is None:
+        if self._startup is None:
             try:
                 self._begin()
             except ConfigError as error:
                 log.error("startup failed", problem=str(error))
-        return self._begun is not None and self._begun.done() and self._begun.exception() is None
+        return self._startup is not None and self._startup.done() and self._startup.exception() is None
 
     def _begin(self) -> None:
         """Start everything except listeners. Raise ConfigError if that fails."""
-        self._begun = asyncio.get_running_loop().create_future()
+        self._startup = asyncio.get_running_loop().create_future()
         try:
             begin(self._runtime)
         except ConfigError as error:
-            self._begun.set_exception(error)
-            self._begun.exception()  # logged once, here
+            self._startup.set_exception(error)
+            self._startup.exception()  # logged once, here
             raise
-        self._begun.set_result(None)
+        self._startup.set_result(None)
 
     def _counted(self, host: bytes, method: bytes, status: int) -> None:
         self._ended(host, method, status, 0.0, 0, 0)

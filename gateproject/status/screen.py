@@ -17,8 +17,8 @@ from gateproject.status.snapshot import Reading, RouteRates, rate, routes
 from proxy.upstreams.route_statistics import route_label
 
 _COLOURS = {ReadinessState.OK: "green", ReadinessState.DEGRADED: "yellow", ReadinessState.FAILING: "red"}
-MOST_ROUTES = 20
-MOST_CERTIFICATES = 8
+MAX_ROUTES = 20
+MAX_CERTIFICATES = 8
 
 
 def screen(readings: Sequence[tuple[Reading, Reading]], options: Options | None) -> RenderableType:
@@ -41,7 +41,7 @@ def _process(now: Reading, before: Reading, configured: Mapping[str, Route]) -> 
         yield _routes(found, configured)
     elif now.value("http_server_requests_total") is not None:
         yield Text("per-route metrics need metrics_per_route: true (default with up to 500 routes)", style="dim")
-    ends = now.by("gate_certificate_expiry_timestamp", "name")
+    ends = now.by_label("gate_certificate_expiry_timestamp", "name")
     if ends:
         yield _certificates(
             (name, datetime.fromtimestamp(seconds, UTC)) for name, seconds in sorted(ends.items(), key=lambda each: each[1])
@@ -55,8 +55,8 @@ def _head(now: Reading, before: Reading) -> Text:
     cells = [f"[bold]{escape(service or 'gate')}[/] {escape(version)} {escape(revision)}".rstrip(), f"at {escape(now.address)}", state]
     if (started := now.value("process_start_time_seconds")) is not None:
         cells.append(f"up {_span(time.time() - started)}")
-    if (asked := rate(now, before, "http_server_requests_total")) is not None:
-        cells.append(f"{asked:.1f} requests/s")
+    if (requests := rate(now, before, "http_server_requests_total")) is not None:
+        cells.append(f"{requests:.1f} requests/s")
     if (sessions := now.value("gate_sessions_cached")) is not None:
         cells.append(f"{sessions:,.0f} sessions")
     if (memory := now.value("process_resident_memory_bytes")) is not None:
@@ -76,7 +76,7 @@ def _parts(now: Reading) -> Table:
 
 def _routes(found: Sequence[RouteRates], configured: Mapping[str, Route]) -> Table:
     table = _table("route", "requests/s", "5xx/s", "mean ms", "p95 ms", "active", "upstreams", "address", numbers=6)
-    for route in found[:MOST_ROUTES]:
+    for route in found[:MAX_ROUTES]:
         upstreams, known = f"{route.healthy}/{route.upstreams}", configured.get(route.name)
         table.add_row(
             escape(route.name if known is None else known.name or known.title or known.from_.host),
@@ -88,8 +88,8 @@ def _routes(found: Sequence[RouteRates], configured: Mapping[str, Route]) -> Tab
             f"[red]{upstreams}[/]" if route.healthy < route.upstreams else upstreams,
             escape("" if known is None else str(known.from_)),
         )
-    if len(found) > MOST_ROUTES:
-        table.add_row(f"[dim]{len(found) - MOST_ROUTES} more routes with less traffic[/]")
+    if len(found) > MAX_ROUTES:
+        table.add_row(f"[dim]{len(found) - MAX_ROUTES} more routes with less traffic[/]")
     return table
 
 
@@ -105,13 +105,13 @@ def _configured(options: Options) -> Iterator[RenderableType]:
 def _certificates(found: Iterable[tuple[str, datetime]]) -> Table:
     table, now = _table("certificate", "ends"), datetime.now(UTC)
     rows = list(found)
-    for name, ends in rows[:MOST_CERTIFICATES]:
+    for name, ends in rows[:MAX_CERTIFICATES]:
         left = (ends - now).total_seconds()
         colour = "red" if left <= 0 else "yellow" if left < 7 * 86400 else "green"
-        words = "expired" if left <= 0 else f"in {_span(left)}"
-        table.add_row(escape(name), f"{format_utc(ends.timestamp())} [{colour}]{words}[/]")
-    if len(rows) > MOST_CERTIFICATES:
-        table.add_row(f"[dim]{len(rows) - MOST_CERTIFICATES} more that expire later[/]")
+        expiry = "expired" if left <= 0 else f"in {_span(left)}"
+        table.add_row(escape(name), f"{format_utc(ends.timestamp())} [{colour}]{expiry}[/]")
+    if len(rows) > MAX_CERTIFICATES:
+        table.add_row(f"[dim]{len(rows) - MAX_CERTIFICATES} more that expire later[/]")
     return table
 
 
@@ -136,9 +136,9 @@ def _milliseconds(value: float | None) -> str:
 def _span(seconds: float) -> str:
     """Format a duration in its two largest units."""
     left = int(seconds)
-    told: list[str] = []
+    units: list[str] = []
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
         number, left = divmod(left, size)
-        if number or told or unit == "s":
-            told.append(f"{number} {unit}")
-    return " ".join(told[:2])
+        if number or units or unit == "s":
+            units.append(f"{number} {unit}")
+    return " ".join(units[:2])

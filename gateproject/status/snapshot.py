@@ -31,7 +31,7 @@ class Reading:
     """Snapshot of one process. `trouble` is the error if there is none; `at` is a monotonic time in seconds."""
 
     address: str
-    at: float
+    read_at: float
     is_ready: bool = False
     parts: tuple[ComponentStatus, ...] = ()
     samples: Mapping[str, Mapping[Labels, float]] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Reading:
         """Return a label value of a metric's first sample, or ""."""
         return next((dict(labels).get(label, "") for labels in self.samples.get(name, ())), "")
 
-    def by(self, name: str, label: str) -> dict[str, float]:
+    def by_label(self, name: str, label: str) -> dict[str, float]:
         """Return a metric by one of its labels, summed over the others."""
         found: dict[str, list[float]] = {}
         for labels, value in self.samples.get(name, {}).items():
@@ -71,20 +71,22 @@ class RouteRates:
 
 def read(address: str, page: Page, clock: Callable[[], float] = time.monotonic) -> Reading:
     """Take a snapshot of the process with this `metrics_address`. Network errors are recorded, not raised."""
-    at = clock()
+    read_at = clock()
     status, text = page(address, "/readyz?format=json")
     if status not in (200, 503):
         return Reading(
-            address, at, trouble=text if status == 0 else f"{address}/readyz returned {status}. Check that this is gate's metrics_address"
+            address,
+            read_at,
+            trouble=text if status == 0 else f"{address}/readyz returned {status}. Check that this is gate's metrics_address",
         )
     try:
-        told = json.loads(text)
-        parts = tuple(ComponentStatus(name, ReadinessState(part["state"]), part["reason"]) for name, part in told["parts"].items())
+        report = json.loads(text)
+        parts = tuple(ComponentStatus(name, ReadinessState(part["state"]), part["reason"]) for name, part in report["parts"].items())
         status, text = page(address, "/metrics")
         samples = _samples(text) if status == 200 else {}
     except (ValueError, KeyError, TypeError, AttributeError):
-        return Reading(address, at, trouble=f"unexpected response from {address}. Check that this is gate's metrics_address")
-    return Reading(address, at, told["ready"] is True, parts, samples)
+        return Reading(address, read_at, trouble=f"unexpected response from {address}. Check that this is gate's metrics_address")
+    return Reading(address, read_at, report["ready"] is True, parts, samples)
 
 
 def _samples(text: str) -> dict[str, dict[Labels, float]]:
@@ -105,43 +107,43 @@ def rate(now: Reading, before: Reading, name: str) -> float | None:
 
 def routes(now: Reading, before: Reading) -> list[RouteRates]:
     """Return the routes, most requests first."""
-    asked, earlier = (each.by("envoy_cluster_upstream_rq_total", _ROUTE) for each in (now, before))
+    requests, earlier = (each.by_label("envoy_cluster_upstream_rq_total", _ROUTE) for each in (now, before))
     failed, failed_earlier = (dict(_failures(each)) for each in (now, before))
     active, healthy, upstreams = (
-        now.by(f"envoy_cluster_{name}", _ROUTE) for name in ("upstream_rq_active", "membership_healthy", "membership_total")
+        now.by_label(f"envoy_cluster_{name}", _ROUTE) for name in ("upstream_rq_active", "membership_healthy", "membership_total")
     )
     found = [
         RouteRates(
             name,
-            _per_second(asked[name] - earlier.get(name, 0.0), now, before),
+            _per_second(requests[name] - earlier.get(name, 0.0), now, before),
             _per_second(failed.get(name, 0.0) - failed_earlier.get(name, 0.0), now, before),
             *_times(now, before, name),
             int(active.get(name, 0)),
             int(healthy.get(name, 0)),
             int(upstreams.get(name, 0)),
         )
-        for name in asked
+        for name in requests
     ]
     return sorted(found, key=lambda route: (-route.per_second, -route.active, route.name))
 
 
 def _per_second(increase: float, now: Reading, before: Reading) -> float:
     """Return the rate; a restarted process counts from zero."""
-    return max(0.0, increase) / max(now.at - before.at, 0.001)
+    return max(0.0, increase) / max(now.read_at - before.read_at, 0.001)
 
 
 def _failures(reading: Reading) -> Iterator[tuple[str, float]]:
     for labels, value in reading.samples.get("envoy_cluster_upstream_rq_xx", {}).items():
-        of = dict(labels)
-        if of.get("envoy_response_code_class") == "5":
-            yield of.get(_ROUTE, ""), value
+        names = dict(labels)
+        if names.get("envoy_response_code_class") == "5":
+            yield names.get(_ROUTE, ""), value
 
 
 def _times(now: Reading, before: Reading, route: str) -> tuple[float | None, float | None]:
     """Return mean and 95th percentile between the snapshots, or since the start if no request ended in between."""
     for earlier in (before, None):
         total, count = (
-            now.by(name, _ROUTE).get(route, 0.0) - (earlier.by(name, _ROUTE).get(route, 0.0) if earlier else 0.0)
+            now.by_label(name, _ROUTE).get(route, 0.0) - (earlier.by_label(name, _ROUTE).get(route, 0.0) if earlier else 0.0)
             for name in ("envoy_cluster_upstream_rq_time_sum", "envoy_cluster_upstream_rq_time_count")
         )
         if count > 0:
@@ -152,9 +154,9 @@ def _times(now: Reading, before: Reading, route: str) -> tuple[float | None, flo
 def _buckets(reading: Reading, route: str) -> dict[float, float]:
     found = {}
     for labels, value in reading.samples.get(_TIME, {}).items():
-        of = dict(labels)
-        if of.get(_ROUTE) == route:
-            found[float(of["le"])] = value
+        names = dict(labels)
+        if names.get(_ROUTE) == route:
+            found[float(names["le"])] = value
     return found
 
 

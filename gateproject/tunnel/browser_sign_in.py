@@ -14,12 +14,12 @@ from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from foundation.values import Url
-from gateproject.tunnel.tls_connection import TunnelError, ask
+from gateproject.tunnel.tls_connection import TunnelError, send_request
 from gateproject.tunnel.token_file import is_token
 
 SIGN_IN_SECONDS = 600.0
 _REQUEST_SECONDS = 10.0
-_MOST_HEAD = 32 * 1024  # bytes
+_MAX_HEAD_BYTES = 32 * 1024  # bytes
 _DONE = b"You are signed in. This page can be closed.\n"
 _NOTHING = b"There is nothing here.\n"
 _ANOTHER_USER = b"This sign-in comes from another user of this machine than the one who waits for it.\n"
@@ -34,15 +34,15 @@ async def sign_in(
     current one. For root any user is accepted, because browsers do not run as root.
     """
     waiting = _LoopbackReceiver(os.getuid() if uid is None else uid)
-    server = await asyncio.start_server(waiting.answer, "127.0.0.1", 0, limit=_MOST_HEAD)
+    server = await asyncio.start_server(waiting.answer, "127.0.0.1", 0, limit=_MAX_HEAD_BYTES)
     async with server:
         port = server.sockets[0].getsockname()[1]
         back = f"http://127.0.0.1:{port}/?state={waiting.state}"
-        at = host if url.port is None else f"{host}:{url.port}"
+        authority = host if url.port is None else f"{host}:{url.port}"
         query = f"gate_redirect_uri={quote(back, safe='')}&gate_tunnel_port={tunnel_port}"
-        answer, _ = await ask(url, context, "GET", f"/.gate/api/v1/login?{query}", at)
+        answer, _ = await send_request(url, context, "GET", f"/.gate/api/v1/login?{query}", authority)
         if answer.status != 200:
-            raise TunnelError(f"gate at {url.host_port} offers no sign-in for {at}: {_reason(answer.body) or answer.status}")
+            raise TunnelError(f"gate at {url.host_port} offers no sign-in for {authority}: {_reason(answer.body) or answer.status}")
         show(_checked(answer.body.strip()))
         try:
             async with asyncio.timeout(SIGN_IN_SECONDS):
@@ -79,7 +79,7 @@ class _LoopbackReceiver:
         try:
             async with asyncio.timeout(_REQUEST_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
-            token = self._token_of(head.split(b"\r\n", 1)[0])
+            token = self._parse_token(head.split(b"\r\n", 1)[0])
             status, body = (b"200 OK", _DONE) if token else (b"404 Not Found", _NOTHING)
             if token and self._uid != ROOT and owned_by_other_user(writer.get_extra_info("socket"), self._uid):
                 token, status, body = "", b"403 Forbidden", _ANOTHER_USER
@@ -93,7 +93,7 @@ class _LoopbackReceiver:
         finally:
             writer.close()
 
-    def _token_of(self, line: bytes) -> str:
+    def _parse_token(self, line: bytes) -> str:
         """Return the token of the expected request, empty for any other."""
         method, _, rest = line.decode("latin-1").partition(" ")
         # Not urlsplit, which raises for malformed targets.
@@ -120,13 +120,13 @@ def owned_by_other_user(connection: Any, uid: int) -> bool:
 
 def _owners(here: tuple[str, int], there: tuple[str, int]) -> set[int] | None:
     """Yield the owners of the socket from `here` to `there` in all tables; a closed socket has no owner."""
-    wanted = {(_written(*here, is_mapped), _written(*there, is_mapped)) for is_mapped in (False, True)}
+    endpoints = {(_written(*here, is_mapped), _written(*there, is_mapped)) for is_mapped in (False, True)}
     owners, is_known = set(), False
     for table in _TABLES:
         with contextlib.suppress(OSError):
             for row in table.read_text("ascii").splitlines()[1:]:
                 is_known, columns = True, row.split()
-                if (columns[1], columns[2]) in wanted and columns[3] == _ESTABLISHED:
+                if (columns[1], columns[2]) in endpoints and columns[3] == _ESTABLISHED:
                     owners.add(int(columns[7]))
     return owners if is_known else None
 
@@ -134,5 +134,5 @@ def _owners(here: tuple[str, int], there: tuple[str, int]) -> set[int] | None:
 def _written(address: str, port: int, is_mapped: bool) -> str:
     """Format an address as in /proc: 32-bit words in host byte order; IPv6 sockets have mapped IPv4 addresses (RFC 4291 2.5.5.2)."""
     packed = (bytes(10) + b"\xff\xff" if is_mapped else b"") + socket.inet_aton(address)
-    words = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4))
-    return f"{''.join(f'{word:08X}' for word in words)}:{port:04X}"
+    numbers = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4))
+    return f"{''.join(f'{word:08X}' for word in numbers)}:{port:04X}"

@@ -11,7 +11,7 @@ from typing import Any
 from foundation.values import Url, is_loopback
 
 CONNECT_SECONDS = 15.0
-_MOST_READ = 64 * 1024  # bytes
+_MAX_READ_BYTES = 64 * 1024  # bytes
 
 
 class TunnelError(Exception):
@@ -109,7 +109,7 @@ class TlsConnection(asyncio.Protocol):
     def _read(self) -> None:
         while not self._has_input_ended:
             try:
-                data = self._tls.read(_MOST_READ)
+                data = self._tls.read(_MAX_READ_BYTES)
             except ssl.SSLWantReadError:
                 break
             except ssl.SSLZeroReturnError:  # both directions are closed
@@ -154,7 +154,7 @@ async def connect(url: Url, context: ssl.SSLContext, protocol: asyncio.Protocol)
 
 
 ANSWER_SECONDS = 30.0  # gate tries three upstreams for ten seconds each
-_MOST = 256 * 1024  # bytes
+_MAX_RESPONSE_BYTES = 256 * 1024  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class _ResponseReader(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.received += data
-        if len(self.received) > _MOST or (self._is_connect and self.is_open):
+        if len(self.received) > _MAX_RESPONSE_BYTES or (self._is_connect and self.is_open):
             self._finish()
 
     @property
@@ -193,7 +193,7 @@ class _ResponseReader(asyncio.Protocol):
             self.finished.set_result(None)
 
 
-async def ask(
+async def send_request(
     url: Url, context: ssl.SSLContext, method: str, target: str, host: str, token: str = ""
 ) -> tuple[TunnelResponse, TlsConnection]:
     """Return the response, and the connection: a tunnel after a 200 to CONNECT, else closed. Raise TunnelError."""

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-_LONGEST = 8192
+_MAX_BYTES = 8192
 
 
 def cache_directory(environ: Mapping[str, str]) -> Path:
@@ -29,7 +29,7 @@ class TokenFile:
         try:
             with os.fdopen(os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)) as file:
                 found = os.fstat(file.fileno())
-                if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077 or found.st_size > _LONGEST:
+                if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077 or found.st_size > _MAX_BYTES:
                     return ""
                 token = file.read().strip()
         except (OSError, UnicodeDecodeError):

@@ -11,7 +11,7 @@ from typing import Any
 
 from foundation.tasks import spawn
 from foundation.values import Url
-from gateproject.tunnel.tls_connection import TlsConnection, TunnelError, ask
+from gateproject.tunnel.tls_connection import TlsConnection, TunnelError, send_request
 from gateproject.tunnel.token_file import TokenFile
 from proxy.forwarding.tunnel import CONNECTING, ByteTunnel
 
@@ -31,7 +31,7 @@ class TunnelClient:
     context: ssl.SSLContext
     tokens: TokenFile
     sign_in: SignIn | None
-    tell: Callable[[str], None]
+    report: Callable[[str], None]
     token: str = ""
     _signing_in: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -39,14 +39,14 @@ class TunnelClient:
         """Return the tunnel, and the data already received. Raise TunnelError."""
         used = self.token or self.tokens.read()
         try:
-            return await self._asked(used)
+            return await self._connect(used)
         except SignInRequired:
             if (sign_in := self.sign_in) is None:
                 raise
-        return await self._asked(await self._another(used, sign_in))
+        return await self._connect(await self._another(used, sign_in))
 
-    async def _asked(self, token: str) -> tuple[TlsConnection, bytes]:
-        answer, connection = await ask(self.url, self.context, "CONNECT", self.destination, self.destination, token)
+    async def _connect(self, token: str) -> tuple[TlsConnection, bytes]:
+        answer, connection = await send_request(self.url, self.context, "CONNECT", self.destination, self.destination, token)
         if answer.status == 200:
             return connection, answer.rest
         kind = SignInRequired if answer.status == 401 else TunnelError
@@ -62,7 +62,7 @@ class TunnelClient:
             self.tokens.write(token)
             return token
 
-    async def carry(self, tunnel: ByteTunnel) -> None:
+    async def relay(self, tunnel: ByteTunnel) -> None:
         """Relay a local connection (`tunnel.client`) until both directions have ended. Raise TunnelError."""
         try:
             connection, ahead = await self.open()
@@ -80,25 +80,25 @@ class TunnelClient:
     def accept(self) -> asyncio.Protocol:
         """Return the protocol of one connection, for a local listener."""
         tunnel = ByteTunnel(half_closes=True)
-        spawn(self._begun(tunnel), name="tunnel")
+        spawn(self._relay_accepted(tunnel), name="tunnel")
         return tunnel.client
 
-    async def _begun(self, tunnel: ByteTunnel) -> None:
+    async def _relay_accepted(self, tunnel: ByteTunnel) -> None:
         await asyncio.sleep(0)  # asyncio calls connection_made first
         try:
-            await self.carry(tunnel)
+            await self.relay(tunnel)
         except TunnelError as error:
-            self.tell(str(error))
+            self.report(str(error))
 
     async def relay_standard_streams(self) -> None:
         """Relay standard input and output, for a program that starts this command as its connection."""
-        ours, theirs = socket.socketpair()
+        tunnel_end, program_end = socket.socketpair()
         tunnel = ByteTunnel(half_closes=True)
-        threading.Thread(target=_copy, args=(lambda: os.read(0, 65536), theirs.sendall, theirs), daemon=True).start()
-        done = threading.Thread(target=_copy, args=(lambda: theirs.recv(65536), _write_all, None), daemon=True)
+        threading.Thread(target=_copy, args=(lambda: os.read(0, 65536), program_end.sendall, program_end), daemon=True).start()
+        done = threading.Thread(target=_copy, args=(lambda: program_end.recv(65536), _write_all, None), daemon=True)
         done.start()
-        await asyncio.get_running_loop().connect_accepted_socket(lambda: tunnel.client, ours)
-        await self.carry(tunnel)
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: tunnel.client, tunnel_end)
+        await self.relay(tunnel)
         await asyncio.to_thread(done.join, 5)
 
 

@@ -21,7 +21,7 @@ METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS
 def start_request_span(tracer: Tracer, incoming: IncomingRequest, at: int | None = None) -> Span | None:
     """Root span of a request, where it is traced; it began `at` nanoseconds since 1970, or now."""
     method = _normalize_method(incoming.scope["method"])
-    span = tracer.start_root(method, incoming.scope["headers"], is_trusted=incoming.is_trusted, at=at)
+    span = tracer.start_root(method, incoming.scope["headers"], is_trusted=incoming.is_trusted, started_at=at)
     if span is not None:
         span.set_attributes({"http.request.method": method, "gate.request_id": incoming.request_id})
     return span

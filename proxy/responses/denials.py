@@ -82,7 +82,7 @@ class Denials:
                 more = [(b"connection", b"close"), *cors]
                 return Deny(495, user_message(decision), CERTIFICATE_HINT, extra_headers=more)
             case _:
-                is_tunnels = has_tunnels and not incoming.is_connect and self._authorize.routes.has_tunnels_at(incoming.request.host)
+                is_tunnels = has_tunnels and not incoming.is_connect and self._authorize.routes.has_tunnels_for(incoming.request.host)
                 return tcp_only(incoming) if is_tunnels else UNKNOWN_ADDRESS
 
     def invalid_token(self, incoming: IncomingRequest, check: AuthorizationResult) -> Deny:

@@ -106,7 +106,7 @@ async def test_a_connection_is_looked_at_however_many_files_are_open(database_on
 
 def test_hanging_server_times_out(postgresql, monkeypatch):
     """Django's own threads, to which gate sets no deadline: the admin's tables, the decision log, the admin's pages."""
-    monkeypatch.setattr(DeadlineConnection, "longest_wait", 0.5)
+    monkeypatch.setattr(DeadlineConnection, "max_wait_seconds", 0.5)
     with FaultyLine(postgresql.port) as line:
         use_postgresql(postgresql.url.replace(str(postgresql.port), str(line.port)), monkeypatch)
 

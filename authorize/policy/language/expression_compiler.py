@@ -26,7 +26,7 @@ def compile_block(block: Block) -> Evaluation:
 
     Raises InvalidOperand for the first invalid operand.
     """
-    inner = _evaluation(block.expression, is_told=block.effect != "deny")
+    inner = _evaluation(block.expression, is_disclosed=block.effect != "deny")
     if block.is_route_key:
         return inner
     steps = _block_steps(block)
@@ -50,13 +50,13 @@ def _block_steps(block: Block) -> tuple[TraceStep, ...]:
     return tuple(steps)
 
 
-def _evaluation(expression: Expression, *, is_told: bool) -> Evaluation:
+def _evaluation(expression: Expression, *, is_disclosed: bool) -> Evaluation:
     if isinstance(expression, Comparison):
-        return all_of((_look(expression, is_told=is_told),))
-    is_told = is_told and expression.operator in ("and", "or")
+        return all_of((_compile_comparison(expression, is_disclosed=is_disclosed),))
+    is_disclosed = is_disclosed and expression.operator in ("and", "or")
     if expression.operator == "and" and all(isinstance(part, Comparison) for part in expression.parts):
-        return all_of(_look(part, is_told=is_told) for part in expression.parts if isinstance(part, Comparison))
-    parts = tuple(_evaluation(part, is_told=is_told) for part in expression.parts)
+        return all_of(_compile_comparison(part, is_disclosed=is_disclosed) for part in expression.parts if isinstance(part, Comparison))
+    parts = tuple(_evaluation(part, is_disclosed=is_disclosed) for part in expression.parts)
     match expression.operator:
         case "and":
             return _all(parts)
@@ -66,12 +66,12 @@ def _evaluation(expression: Expression, *, is_told: bool) -> Evaluation:
             return _none(parts)
 
 
-def _look(comparison: Comparison, *, is_told: bool) -> CompiledCriterion:
+def _compile_comparison(comparison: Comparison, *, is_disclosed: bool) -> CompiledCriterion:
     try:
         criterion = build_criterion(comparison)
     except ValueError as error:
         raise InvalidOperand(comparison.key, str(error)) from None
-    criterion.description.is_disclosed = criterion.description.is_disclosed and is_told
+    criterion.description.is_disclosed = criterion.description.is_disclosed and is_disclosed
     return criterion.compiled
 
 

@@ -91,10 +91,10 @@ def trusted_certificate(comparison: Comparison) -> Criterion:
     authority_id = comparison.operand
 
     def evaluate(context: EvaluationContext) -> int:
-        shown_certificate = context.request.client_certificate
-        if shown_certificate is None:
+        client_certificate = context.request.client_certificate
+        if client_certificate is None:
             return NO_DATA
-        return TRUE if shown_certificate.verdicts.get(authority_id) == "" else FALSE
+        return TRUE if client_certificate.verdicts.get(authority_id) == "" else FALSE
 
     def actual(context: EvaluationContext) -> str:
         found = context.request.client_certificate

@@ -9,7 +9,7 @@ from authorize.policy.criterion_text import join_values
 from config.routes.policy.policy_language import Comparison
 
 TextMatcher = Callable[[str], bool]
-NOT_SHOWN = "a value that is not shown"
+REDACTED = "a value that is not shown"
 
 
 def text_matcher(operator: str, operand: Iterable[Any]) -> TextMatcher:
@@ -34,7 +34,7 @@ def text_matcher(operator: str, operand: Iterable[Any]) -> TextMatcher:
 def describe(comparison: Comparison, actual: Callable[[EvaluationContext], str], *, is_secret: bool = False) -> CriterionDescription:
     """Return the words of a comparison, without its value where that is secret."""
     operator = f"not_{comparison.operator}" if comparison.is_negated else comparison.operator
-    operand = NOT_SHOWN if is_secret else comparison.operand
+    operand = REDACTED if is_secret else comparison.operand
     return CriterionDescription(
         comparison.key, lambda: f"{operator} {join_values(operand) if isinstance(operand, tuple) else operand}", actual
     )

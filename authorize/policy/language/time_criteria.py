@@ -57,7 +57,7 @@ def date(comparison: Comparison) -> Criterion:
 
 def session_age(comparison: Comparison) -> Criterion:
     """Match the session age since sign-in.  Not an `identity_criterion`, because it needs the time."""
-    limit, is_most = comparison.operand, comparison.operator == "at_most"
+    limit, is_maximum = comparison.operand, comparison.operator == "at_most"
     expected = f"{comparison.operator} {timedelta(seconds=limit)}"
 
     def age(context: EvaluationContext) -> float | None:
@@ -74,7 +74,7 @@ def session_age(comparison: Comparison) -> Criterion:
         found = age(context)
         if found is None:
             return UNKNOWN
-        return TRUE if (found <= limit if is_most else found >= limit) else FALSE
+        return TRUE if (found <= limit if is_maximum else found >= limit) else FALSE
 
     return request_criterion(CriterionDescription(comparison.key, expected, actual), AGE, evaluate, needs_identity=True)
 

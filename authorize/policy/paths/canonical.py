@@ -128,13 +128,13 @@ def _without_dot_segments(path: str) -> str:
     _refuse_hidden_parents(named)
     if named == enclosed:
         return path
-    kept: list[str] = []
+    segments: list[str] = []
     for part in enclosed.replace("/./", "").split("/../"):
-        del kept[-1:]
-        kept.extend(part[1:-1].split("//") if part else ())
+        del segments[-1:]
+        segments.extend(part[1:-1].split("//") if part else ())
     if path.endswith(("/.", "/..")):
-        kept.append("")
-    return "/" + "/".join(kept)
+        segments.append("")
+    return "/" + "/".join(segments)
 
 
 def _refuse_hidden_parents(named: str) -> None:

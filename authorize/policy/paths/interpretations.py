@@ -163,15 +163,15 @@ def _without_queries(texts: Iterable[str]) -> dict[str, None]:
 
 def _decoded(text: str) -> tuple[str, ...]:
     """Return the forms for servers that do not decode `%2F`, decode once, decode twice, and decode until nothing changes."""
-    most = text.replace("%3B", ";")
-    once = most.replace("%2F", "/")
+    without_slashes = text.replace("%3B", ";")
+    once = without_slashes.replace("%2F", "/")
     if "%25" not in text:
-        return (most, once)
-    twice = _decoded_twice(once)
-    return (most, once, twice, _ESCAPED_AGAIN.sub(_decoded_again, once) if "%2525" in once else twice)
+        return (without_slashes, once)
+    again = _decode_escapes_again(once)
+    return (without_slashes, once, again, _ESCAPED_AGAIN.sub(_decoded_again, once) if "%2525" in once else again)
 
 
-def _decoded_twice(text: str) -> str:
+def _decode_escapes_again(text: str) -> str:
     first, *others = text.split("%25")
     return first + "".join([(_AGAIN[part[:2]] + part[2:]) if part[:2] in _AGAIN else "%25" + part for part in others])
 

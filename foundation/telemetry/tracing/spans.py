@@ -54,10 +54,10 @@ class Span:
         finally:
             _current.reset(token)
 
-    def end(self, at: int | None = None) -> None:
+    def end(self, ended_at: int | None = None) -> None:
         """End the span now, or at a given time in nanoseconds since 1970."""
         self.is_open = False
-        self._inner.end(at)
+        self._inner.end(ended_at)
 
     def at_offset(self, seconds: float) -> int:
         """Return the time that is `seconds` after the start of the span, in nanoseconds since 1970."""
@@ -76,11 +76,11 @@ class Span:
         self._inner.set_attribute("error.type", kind)
         self._inner.set_status(StatusCode.ERROR)
 
-    def child(self, name: str, kind: str, attributes: Attributes, at: int | None = None) -> "Span":
+    def child(self, name: str, kind: str, attributes: Attributes, started_at: int | None = None) -> "Span":
         """Start a child span, now or at a time in nanoseconds since 1970."""
         from opentelemetry.trace import SpanKind, set_span_in_context
 
-        inner = self._tracer.start_span(name, set_span_in_context(self._inner), SpanKind[kind], attributes, start_time=at)
+        inner = self._tracer.start_span(name, set_span_in_context(self._inner), SpanKind[kind], attributes, start_time=started_at)
         return Span(self._tracer, inner, b3_enabled=self.b3_enabled)
 
     @property
@@ -118,7 +118,7 @@ class _NoSpan:
     def set_error(self, kind: str) -> None:
         pass
 
-    def end(self, at: int | None = None) -> None:
+    def end(self, ended_at: int | None = None) -> None:
         pass
 
     @property

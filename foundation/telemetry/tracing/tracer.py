@@ -99,7 +99,7 @@ class Tracer:
         end.start()
         end.join(timeout)
 
-    def start_root(self, name: str, headers: Iterable[Header], *, is_trusted: bool, at: int | None = None) -> Span | None:
+    def start_root(self, name: str, headers: Iterable[Header], *, is_trusted: bool, started_at: int | None = None) -> Span | None:
         """Return the root span of a request for a `with` block, or None if the request is not sampled.
 
         It starts now, or at `at` in nanoseconds since 1970. A trusted peer determines the trace and, up to a rate limit, the sampling
@@ -111,7 +111,7 @@ class Tracer:
         if not self._is_sampled(parent):
             return None
         linked = None if is_trusted else extract_parent(headers, b3_enabled=self._b3_enabled)
-        return self._start_span(name, parent, linked, at)
+        return self._start_span(name, parent, linked, started_at)
 
     def start_remote(self, name: str, traceparent: str) -> Span | None:
         """Return the span of a call by another gate service, which sends `traceparent` only for sampled spans."""
@@ -133,14 +133,14 @@ class Tracer:
         self._remote_traces += 1
         return self._remote_traces <= MAX_REMOTE_PER_SECOND
 
-    def _start_span(self, name: str, parent: ParentSpan | None, linked: ParentSpan | None, at: int | None) -> Span:
+    def _start_span(self, name: str, parent: ParentSpan | None, linked: ParentSpan | None, started_at: int | None) -> Span:
         from opentelemetry.context import Context
         from opentelemetry.trace import Link, NonRecordingSpan, SpanKind, set_span_in_context
 
         empty = Context()  # without a context that a library may have set
         parent_context = empty if parent is None else set_span_in_context(NonRecordingSpan(_remote(parent)), empty)
         links = () if linked is None else (Link(_remote(linked)),)
-        inner = self._tracer.start_span(name, parent_context, SpanKind[SERVER], links=links, start_time=at)
+        inner = self._tracer.start_span(name, parent_context, SpanKind[SERVER], links=links, start_time=started_at)
         return Span(self._tracer, inner, b3_enabled=self._b3_enabled)
 
 

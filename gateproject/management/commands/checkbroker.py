@@ -13,7 +13,7 @@ from foundation.errors import BrokerError
 from gateproject.management.broker_access import open_broker
 from gateproject.management.configured_command import ConfiguredCommand, configured, open_tables
 
-MOST_LINES = 100
+MAX_LINES = 100
 
 
 class Command(ConfiguredCommand):
@@ -40,13 +40,13 @@ class Command(ConfiguredCommand):
             check = ProjectionVerifier(broker, ProviderClaims.from_options(options))
             await check.run()
             for model, count in check.records.items():
-                wrong = sum(table is model for table, _ in check.mismatches)
-                state = f"{wrong} rows differ" if wrong else "the table agrees"
+                mismatched = sum(table is model for table, _ in check.mismatches)
+                state = f"{mismatched} rows differ" if mismatched else "the table agrees"
                 self.stdout.write(f"{model._meta.verbose_name_plural}: {count} records; {state}")
-            for table, id in sorted(check.mismatches, key=lambda entry: entry[1])[:MOST_LINES]:
+            for table, id in sorted(check.mismatches, key=lambda entry: entry[1])[:MAX_LINES]:
                 self.stdout.write(f"  {table._meta.verbose_name} {id}")
-            if len(check.mismatches) > MOST_LINES:
-                self.stdout.write(f"  ... and {len(check.mismatches) - MOST_LINES} more")
+            if len(check.mismatches) > MAX_LINES:
+                self.stdout.write(f"  ... and {len(check.mismatches) - MAX_LINES} more")
             if check.mismatches and with_repair:
                 found = len(check.mismatches)
                 await check.repair()

@@ -27,10 +27,10 @@ class Command(GateCommand):
         address = arguments["at"] or metrics_address()
         ends = time.monotonic() + arguments["wait"]
         while True:
-            status, said = page(address, "/readyz")
+            status, text = page(address, "/readyz")
             if status == 200 or time.monotonic() >= ends:
                 break
             time.sleep(LOOK_EVERY)
-        self.stdout.write(said.rstrip("\n"))
+        self.stdout.write(text.rstrip("\n"))
         if status != 200:
             sys.exit(1)

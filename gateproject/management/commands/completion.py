@@ -32,8 +32,8 @@ def gate_parser() -> CompletedParser:
     parser = CompletedParser("gate")
     parser.add_argument("--version", action="store_true", help="print the version")
     commands = parser.add_subparsers()
-    for short, name, words in COMMANDS:
-        import_module(f"gateproject.management.commands.{name}").Command().add_arguments(commands.add_parser(short, help=words))
+    for short, name, description in COMMANDS:
+        import_module(f"gateproject.management.commands.{name}").Command().add_arguments(commands.add_parser(short, help=description))
     return parser
 
 

@@ -41,11 +41,11 @@ class Command(ConfiguredCommand):
         self.stdout.write(f"{ended} sessions ended" if ended != 1 else "1 session ended")
 
 
-async def _end(options: Options, sessions: list[str] | None, people: list[str]) -> int:
+async def _end(options: Options, sessions: list[str] | None, users: list[str]) -> int:
     async with open_broker(options) as broker:
         targets = [(id, Session, AuditAction.END_SESSION) for id in sessions or ()]
-        targets += [(id, User, AuditAction.END_ALL_SESSIONS) for id in people or ([] if sessions else [ALL_USERS])]
-        ids = await _people(broker, people, options) if people else None
+        targets += [(id, User, AuditAction.END_ALL_SESSIONS) for id in users or ([] if sessions else [ALL_USERS])]
+        ids = await _user_ids(broker, users, options) if users else None
         # Audit first, so that an action that cannot be logged is not performed.
         for id, model, action in targets:
             await asyncio.to_thread(record_command, command_line_user(), action, id, model)
@@ -62,7 +62,7 @@ async def _end(options: Options, sessions: list[str] | None, people: list[str]) 
             raise
 
 
-async def _people(broker: BrokerClient, named: list[str], options: Options) -> set[str]:
+async def _user_ids(broker: BrokerClient, named: list[str], options: Options) -> set[str]:
     """Return the ids of these users. Raise CommandError for an unknown address, so that a typo does not go unnoticed."""
     emails = {name for name in named if "/" not in name}
     found = await users_by_email(broker, emails, options)

@@ -179,15 +179,15 @@ async def _recorded(written: str, options: Options, now: float) -> ExplainedUser
 
 
 def _described_user(arguments: dict[str, Any], options: Options, now: float) -> Identity | None:
-    user, groups, said = arguments["user"], arguments["group"], _claims(arguments["claim"])
-    if user is None and (groups or said or arguments["granted"]):
+    user, groups, claims = arguments["user"], arguments["group"], _claims(arguments["claim"])
+    if user is None and (groups or claims or arguments["granted"]):
         raise CommandError("--group, --claim and --granted describe a user. Set --user")
     try:
         signed_in = now - duration(arguments["session_age"] or "0").total_seconds()
     except ValueError as error:
         raise CommandError(f"--session-age {error}") from None
     try:
-        return simulate_identity(SimulatedUser(user, groups, said, signed_in, arguments["granted"]), options)
+        return simulate_identity(SimulatedUser(user, groups, claims, signed_in, arguments["granted"]), options)
     except ValueError as error:
         raise CommandError(f"--user {error}") from None
 
@@ -233,10 +233,10 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         yield f"The token was rejected: {found['token_error']}."
     if found["note"]:
         yield found["note"]
-    yield from _beside(found)
+    yield from _context_lines(found)
 
 
-def _beside(found: Explanation) -> Iterator[str]:
+def _context_lines(found: Explanation) -> Iterator[str]:
     if found["remedies"]:
         yield ""
         yield "It would be allowed with any one of:"

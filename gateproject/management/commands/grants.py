@@ -70,33 +70,33 @@ class Command(ConfiguredCommand):
     async def _create(self, options: Options, arguments: dict[str, Any]) -> None:
         route, now = _route(options, arguments["route"]), time.time()
         async with open_broker(options) as broker:
-            user = await _person(broker, arguments["user"], options)
-            until, why = now + _seconds(arguments["lifetime"]), validate_reason(arguments["reason"])
-            by = f"{command_line_user()} (command line)"
-            access = AccessGrant(secrets.token_hex(8), route.grant_key, now, until, by, why, route_name(route))
-            words = f"{_name(user.email or user.name, user.id)}, {access.route_name}, until {format_utc(until)}: {why}"
+            user = await _find_user(broker, arguments["user"], options)
+            expires_at, reason = now + _seconds(arguments["lifetime"]), validate_reason(arguments["reason"])
+            granted_by = f"{command_line_user()} (command line)"
+            access = AccessGrant(secrets.token_hex(8), route.grant_key, now, expires_at, granted_by, reason, route_name(route))
+            description = f"{_name(user.email or user.name, user.id)}, {access.route_name}, until {format_utc(expires_at)}: {reason}"
             # Audit first, so that an action that cannot be logged is not performed.
-            await _record(AuditAction.GRANT_ACCESS, user.id, words)
+            await _record(AuditAction.GRANT_ACCESS, user.id, description)
             try:
                 await GrantStore(broker).grant(user, access)
             except (AccessError, BrokerError):
-                await _record(AuditAction.GRANT_ACCESS.failure, user.id, words)
+                await _record(AuditAction.GRANT_ACCESS.failure, user.id, description)
                 raise
-        self.stdout.write(f"{access.id}: {words}")
+        self.stdout.write(f"{access.id}: {description}")
 
     async def _revoke(self, options: Options, arguments: dict[str, Any]) -> None:
         async with open_broker(options) as broker:
             accesses, ended = GrantStore(broker), 0
             for record, access in _chosen([each async for each in accesses.iter_grants()], arguments, options):
-                words = f"{_name(record.display_name, record.user_id)}, {access.route_name}"
-                await _record(AuditAction.REVOKE_ACCESS, record.user_id, words)
+                description = f"{_name(record.display_name, record.user_id)}, {access.route_name}"
+                await _record(AuditAction.REVOKE_ACCESS, record.user_id, description)
                 try:
                     is_ended = await end_early(broker, record, access)
                 except (AccessError, BrokerError):
-                    await _record(AuditAction.REVOKE_ACCESS.failure, record.user_id, words)
+                    await _record(AuditAction.REVOKE_ACCESS.failure, record.user_id, description)
                     raise
                 if not is_ended:
-                    await _record(AuditAction.REVOKE_ACCESS.failure, record.user_id, words)
+                    await _record(AuditAction.REVOKE_ACCESS.failure, record.user_id, description)
                 ended += is_ended
         self.stdout.write(f"{ended} grants revoked" if ended != 1 else "1 grant revoked")
 
@@ -123,11 +123,11 @@ def _chosen(found: list[Held], arguments: dict[str, Any], options: Options) -> l
         return found
     if ids := arguments["id"]:
         return _known(ids, found, lambda record, access: (access.id,))
-    people = [name.lower() if "@" in name and "/" not in name else name for name in arguments["user"]]
-    return _known(people, found, lambda record, access: (record.user_id, _address_of(record, options).lower()))
+    users = [name.lower() if "@" in name and "/" not in name else name for name in arguments["user"]]
+    return _known(users, found, lambda record, access: (record.user_id, _verified_address(record, options).lower()))
 
 
-def _address_of(record: UserGrants, options: Options) -> str:
+def _verified_address(record: UserGrants, options: Options) -> str:
     """Return the verified email of a grant's user; empty if their provider may not assert its domain."""
     return (
         record.display_name
@@ -154,7 +154,7 @@ def _route(options: Options, written: str) -> Route:
     return found[0]
 
 
-async def _person(broker: BrokerClient, written: str, options: Options) -> UserRecord:
+async def _find_user(broker: BrokerClient, written: str, options: Options) -> UserRecord:
     """Return the user with this address or id; an address of several users matches none."""
     if "/" in written and not written.startswith(LINKED):
         record = await broker.get(USER, written)
@@ -163,17 +163,17 @@ async def _person(broker: BrokerClient, written: str, options: Options) -> UserR
         address = written.removeprefix(LINKED)
         found = list(map(UserRecord.from_record, (await users_by_email(broker, [address], options)).get(address, [])))
     # Linked accounts are one user, and a grant may belong to any of them.
-    holders = {grant_subject_for_user(person, options.providers): person for person in found}
+    holders = {grant_subject_for_user(user, options.providers): user for user in found}
     if len(holders) != 1:
         none = "no user who has signed in" if "/" in written else "no user who has signed in with this verified address"
         raise CommandError(f"--user {written!r} matches {none if not found else 'several users'}. Use PROVIDER/SUBJECT")
-    ((holder, person),) = holders.items()
-    email = verified_email(person.id, person.to_data(), options.providers)
-    return replace(person, id=holder.id, issuer=holder.issuer, email=email, name=display_name(person.name))
+    ((holder, user),) = holders.items()
+    email = verified_email(user.id, user.to_data(), options.providers)
+    return replace(user, id=holder.id, issuer=holder.issuer, email=email, name=display_name(user.name))
 
 
-async def _record(action: str, id: str, words: str) -> None:
-    await asyncio.to_thread(record_command, command_line_user(), action, id, User, words)
+async def _record(action: str, id: str, description: str) -> None:
+    await asyncio.to_thread(record_command, command_line_user(), action, id, User, description)
 
 
 def _seconds(written: str) -> float:
@@ -198,5 +198,5 @@ def _described(held: Held, routes: set[str]) -> dict[str, Any]:
     }
 
 
-def _name(person: str, id: str) -> str:
-    return f"{person} ({id})" if person else id
+def _name(user: str, id: str) -> str:
+    return f"{user} ({id})" if user else id

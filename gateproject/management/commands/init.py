@@ -53,14 +53,14 @@ class Command(GateCommand):
         unit: Path | None = arguments["systemd"]
         unit_text = "" if unit is None else _unit_text(unit, path)
         if os.path.lexists(path):
-            self._tell_what_is_there(path, is_online=is_online)
+            self._report_existing(path, is_online=is_online)
             return
         if arguments["answers"] is None and not sys.stdin.isatty():
             raise CommandError("no terminal. Use --answers FILE")
         try:
             dialog = Dialog(self, directory, None if unit is not None else _default_data_dir())
             if arguments["answers"] is None:
-                dialog.ask_all(is_online=is_online)
+                dialog.prompt_all(is_online=is_online)
             else:
                 dialog.take_all(_answers_in(arguments["answers"]), is_online=is_online)
             options = dialog.write(path)
@@ -72,14 +72,14 @@ class Command(GateCommand):
             raise CommandError(
                 f"{error.filename or directory}: {(error.strerror or type(error).__name__).lower()}; nothing was written"
             ) from error
-        self._tell_next(path, options)
+        self._print_next_steps(path, options)
         if unit is not None:
             self.stdout.write(f"Created {unit}.\n{next_steps(unit, path.absolute())}")
         elif arguments["answers"] is None and dialog.agrees("Start gate now?"):
             command = [sys.executable, sys.argv[0], "rungate", "-config", str(path.absolute())]
             os.execv(command[0], command)  # noqa: S606 - ourselves, as we were started
 
-    def _tell_what_is_there(self, path: Path, *, is_online: bool) -> None:
+    def _report_existing(self, path: Path, *, is_online: bool) -> None:
         self.stdout.write(f"{path} already exists and was not changed.")
         report = check(path, is_online=is_online)
         self.stdout.write(as_text(report))
@@ -90,7 +90,7 @@ class Command(GateCommand):
             raise SystemExit(1)
         self.stdout.write(f"Start it: {_command('rungate')} --config {path}")
 
-    def _tell_next(self, path: Path, options: Options) -> None:
+    def _print_next_steps(self, path: Path, options: Options) -> None:
         self.stdout.write(f"\nCreated {path}, readable by you only: it contains secrets.")
         self._note(options)
         self.stdout.write(f"Check it: {_command('checkconfig')} --config {path}\nRun it:   {_command('rungate')} --config {path}")
@@ -109,30 +109,30 @@ class Dialog:
         self._answers: dict[str, str] = {}
         self._secrets = generate_secrets()
 
-    def ask_all(self, *, is_online: bool) -> None:
+    def prompt_all(self, *, is_online: bool) -> None:
         """Ask each question until its answer is valid, then verify the provider until it succeeds or the user continues anyway."""
-        self._tell("Press Enter to accept the value in brackets. Ctrl-C cancels without writing.\n")
+        self._print("Press Enter to accept the value in brackets. Ctrl-C cancels without writing.\n")
         for question in QUESTIONS:
             if question.key == "client_id":
-                self._tell_what_to_register()
-            self._ask(question)
+                self._print_registration()
+            self._prompt(question)
             if question.key == "client_secret" and is_online:
-                self._try_until_good()
+                self._try_until_accepted()
 
     def take_all(self, answers: dict[str, str], *, is_online: bool) -> None:
         """Load all answers from a file. Raise CommandError with all problems."""
-        wrong = []
+        problems = []
         for question in QUESTIONS:
             if not question.applies(self._answers | answers):
                 continue
             answer = answers.get(question.key) or (question.default(self._answers) if "domain" in self._answers else "")
             if not answer and not question.is_optional:
-                wrong.append(f"{question.key}: missing: {question.text}")
+                problems.append(f"{question.key}: missing: {question.text}")
                 continue
             self._answers[question.key] = answer
-            wrong += [f"{question.key}: {problem}" for problem in self._problems(question)]
-        if wrong:
-            raise CommandError("nothing was written\n" + "\n".join(wrong))
+            problems += [f"{question.key}: {problem}" for problem in self._problems(question)]
+        if problems:
+            raise CommandError("nothing was written\n" + "\n".join(problems))
         if is_online and (found := self._provider_findings()):
             raise CommandError("nothing was written\n" + "\n".join(found) + "\nUse --offline to write it anyway")
 
@@ -145,35 +145,35 @@ class Dialog:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_new(path, text)
         for warning in checked.warnings:
-            self._tell(f"note: {warning.key}: {warning.message}")
+            self._print(f"note: {warning.key}: {warning.message}")
         return checked.options
 
     def agrees(self, text: str) -> bool:
         return input(f"{text} [y/N] ").strip().lower() in ("y", "yes")
 
-    def _ask(self, question: Question) -> None:
+    def _prompt(self, question: Question) -> None:
         if not question.applies(self._answers):
             self._answers.pop(question.key, None)
             return
         default = self._answers.get(question.key) or (question.default(self._answers) if "domain" in self._answers else "")
         if question.hint:
-            self._tell(question.hint)
+            self._print(question.hint)
         while True:
-            shown = "" if not default else " [unchanged]" if question.is_secret else f" [{default}]"
+            hint = "" if not default else " [unchanged]" if question.is_secret else f" [{default}]"
             read = getpass.getpass if question.is_secret else input
-            answer = read(f"{question.text}{shown}: ").strip() or default
+            answer = read(f"{question.text}{hint}: ").strip() or default
             if not answer and not question.is_optional:
                 continue
             self._answers[question.key] = answer
             if not (problems := self._problems(question)):
-                self._tell("")
+                self._print("")
                 return
             for problem in problems:
-                self._tell(f"  {problem}")
+                self._print(f"  {problem}")
 
-    def _tell_what_to_register(self) -> None:
+    def _print_registration(self) -> None:
         uri = redirect_uri(self._answers)
-        self._tell(
+        self._print(
             "Register gate at the provider as a web application (confidential client, authorization code flow):\n"
             f"  redirect URI               {uri}\n"
             f"  post-logout redirect URI   {uri.removesuffix(CALLBACK)}{SIGNED_OUT}\n"
@@ -181,19 +181,19 @@ class Dialog:
         )
         input("Press Enter to continue. ")
 
-    def _try_until_good(self) -> None:
-        self._tell("Testing the provider ...")
+    def _try_until_accepted(self) -> None:
+        self._print("Testing the provider ...")
         while found := self._provider_findings():
             for finding in found:
-                self._tell(f"  {finding}")
+                self._print(f"  {finding}")
             match input("Try again (Enter), change the provider answers (c), or continue anyway (g)? ").strip().lower():
                 case "g":
                     return
                 case "c":
                     for question in QUESTIONS:
                         if question.key in _OF_PROVIDER:
-                            self._ask(question)
-        self._tell("  The provider accepts this client.\n")
+                            self._prompt(question)
+        self._print("  The provider accepts this client.\n")
 
     def _configuration(self, answers: Mapping[str, str]) -> str:
         """Return the text of the configuration for these answers. Raise InvalidAnswer."""
@@ -210,7 +210,7 @@ class Dialog:
                 if error.key == question.key:
                     return [str(error)]
                 del usable[error.key]  # reported with the answer that it belongs to
-        return [problem.message for problem in self._checked(text).errors if _is_of(problem.key, question)]
+        return [problem.message for problem in self._checked(text).errors if _concerns(problem.key, question)]
 
     def _checked(self, text: str) -> CheckResult:
         environ = dict(os.environ)  # noqa: TID251 - an entry point
@@ -223,17 +223,17 @@ class Dialog:
         options = self._checked(self._configuration({**_ANY_APPLICATION, **self._answers})).options
         if options is None:
             return ["not tested: other answers have problems"]
-        return [_told(finding) for finding in asyncio.run(provider_findings(options, options.first_provider))]
+        return [_format_finding(finding) for finding in asyncio.run(provider_findings(options, options.first_provider))]
 
-    def _tell(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._command.stdout.write(text)
 
 
-def _is_of(key: str, question: Question) -> bool:
+def _concerns(key: str, question: Question) -> bool:
     return any(key == setting or key.startswith((f"{setting}.", f"{setting}[")) for setting in question.settings)
 
 
-def _told(finding: Finding) -> str:
+def _format_finding(finding: Finding) -> str:
     return f"{'.'.join(map(str, finding[0]))}: {finding[1]}"
 
 
@@ -282,9 +282,9 @@ def _answers_in(file: Path) -> dict[str, str]:
     return dict(_texts(file, document.value))
 
 
-def _texts(file: Path, given: dict[Any, Any]) -> Iterator[tuple[str, str]]:
+def _texts(file: Path, answers: dict[Any, Any]) -> Iterator[tuple[str, str]]:
     known = {question.key for question in QUESTIONS}
-    for key, value in given.items():
+    for key, value in answers.items():
         if key not in known:
             raise CommandError(f"{file}: unknown key {key}. Known keys: {', '.join(sorted(known))}")
         parts = value if isinstance(value, list) else [value]

@@ -82,7 +82,7 @@ class Command(ConfiguredCommand):
         self._show(
             _logged(options, AuditAction.ROTATE_ACCOUNT, arguments["name"], lambda accounts, name: accounts.rotate(name, overlap, end))
         )
-        for each in _made_by(options, arguments["name"]):
+        for each in _creator_names(options, arguments["name"]):
             self.stderr.write(f"{each} ends with the old secret that created it")
 
     def _revoke(self, options: Options, arguments: dict[str, Any]) -> None:
@@ -91,9 +91,9 @@ class Command(ConfiguredCommand):
             self._end(options, name)
         except NoSuchAccount:
             # The account may be revoked already, while accounts that it created remain.
-            if not arguments["made"] or not _made_by(options, name):
+            if not arguments["made"] or not _creator_names(options, name):
                 raise
-        made = _made_by(options, name)
+        made = _creator_names(options, name)
         if not arguments["made"]:
             for each in made:
                 self.stderr.write(f"{each}, created by {name}, is no longer valid. Remove it with: revoke {name} --made")
@@ -101,7 +101,7 @@ class Command(ConfiguredCommand):
         while made:  # those that are not revoked yet may create more
             for each in made:
                 self._end(options, each)
-            made = _made_by(options, name)
+            made = _creator_names(options, name)
 
     def _end(self, options: Options, name: str) -> None:
         _logged(options, AuditAction.REVOKE_ACCOUNT, name, lambda accounts, name: accounts.revoke(name))
@@ -131,7 +131,7 @@ class Command(ConfiguredCommand):
         self.stdout.write(token)
 
 
-def _made_by(options: Options, name: str) -> list[str]:
+def _creator_names(options: Options, name: str) -> list[str]:
     return accounts_created_by(name, _run(options, lambda accounts: accounts.list()))
 
 

@@ -21,7 +21,7 @@ from foundation.errors import BrokerError
 from gateproject.management.broker_access import open_broker
 from gateproject.management.configured_command import ConfiguredCommand, configured
 
-MOST_LINES = 500
+MAX_LINES = 500
 BAR = 30
 NO_DIRECTORY = "no directory is configured. Set idp_service_account (docs/guides/groups.md) or directory_file"
 NO_DIRECTORY_OF_ENTRIES = "no directory is configured. Set service_account or directory_file of a provider in identity_providers"
@@ -66,7 +66,7 @@ class Command(ConfiguredCommand):
         return {**facts, "dry_run": self._dry_run, "changes": self._found}, run.error
 
     async def _read(self, options: Options, provider: ProviderConfig, *, force: bool) -> DirectoryRunRecord:
-        source, bar = _source_of(options, provider), ProgressBar()
+        source, bar = _create_source(options, provider), ProgressBar()
         try:
             async with open_broker(options) as broker:
                 # A file is written deliberately, so removals in it are not limited.
@@ -84,23 +84,23 @@ class Command(ConfiguredCommand):
                 self._found.extend(_described(changes))
                 return
             for number, line in enumerate(_lines(changes)):
-                if number == MOST_LINES:
-                    self.stdout.write(f"... and {len(changes) - MOST_LINES} more (use --json for all)")
+                if number == MAX_LINES:
+                    self.stdout.write(f"... and {len(changes) - MAX_LINES} more (use --json for all)")
                     break
                 self.stdout.write(line)
 
         return show
 
 
-def _providers(options: Options, wanted: str) -> list[ProviderConfig]:
+def _providers(options: Options, id: str) -> list[ProviderConfig]:
     """Return the providers whose directory can be read here. Raise CommandError if there is none, or not the selected one."""
     found = [provider for provider in options.providers.values() if _is_read(options, provider)]
     if not found:
         raise CommandError(NO_DIRECTORY_OF_ENTRIES if options.identity_providers is not None else NO_DIRECTORY)
-    chosen = [provider for provider in found if wanted in ("", provider.id)]
+    chosen = [provider for provider in found if id in ("", provider.id)]
     if not chosen:
         known = ", ".join(provider.id for provider in found)
-        raise CommandError(f"{wanted} has no directory in this configuration. Providers with one: {known}")
+        raise CommandError(f"{id} has no directory in this configuration. Providers with one: {known}")
     return chosen
 
 
@@ -108,7 +108,7 @@ def _is_read(options: Options, provider: ProviderConfig) -> bool:
     return provider.directory_file is not None or build_vendor(options, provider, time.time) is not None
 
 
-def _source_of(options: Options, provider: ProviderConfig) -> DirectorySource | FileSource:
+def _create_source(options: Options, provider: ProviderConfig) -> DirectorySource | FileSource:
     if provider.directory_file is not None:
         return FileSource(provider.directory_file, provider)
     if (source := DirectorySource.from_options(options, provider)) is None:
@@ -135,13 +135,13 @@ def _lines(changes: DirectoryChanges) -> Iterator[str]:
 
 
 def _differences(before: Value | None, after: Value) -> str:
-    said = [f"{name} {getattr(after, name)!r}" for name in ("name", "email") if getattr(after, name) != getattr(before, name, "")]
+    differences = [f"{name} {getattr(after, name)!r}" for name in ("name", "email") if getattr(after, name) != getattr(before, name, "")]
     if isinstance(after, DirectoryUser):
         old, new = set(before.group_ids if isinstance(before, DirectoryUser) else ()), set(after.group_ids)
-        said += [f"into {group}" for group in sorted(new - old)] + [f"removed from {group}" for group in sorted(old - new)]
+        differences += [f"into {group}" for group in sorted(new - old)] + [f"removed from {group}" for group in sorted(old - new)]
     if before is not None and before.issuer != after.issuer:
-        said.append(f"of {after.issuer or 'every issuer'}")
-    return ", ".join(said) or "unchanged"
+        differences.append(f"of {after.issuer or 'every issuer'}")
+    return ", ".join(differences) or "unchanged"
 
 
 def _word(kind: str) -> str:

@@ -43,35 +43,35 @@ class WorkerConnection:
         self.number = number
         self.process_id = id
         self._writer = writer
-        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._pending: dict[int, asyncio.Future[Any]] = {}
         self._last = 0
 
     def __repr__(self) -> str:
         return f"<WorkerConnection {self.number}, process {self.process_id}>"
 
-    async def ask(self, what: str, given: object, seconds: float) -> Any:
+    async def request(self, what: str, argument: object, seconds: float) -> Any:
         """Return the worker's response. Raise WorkerUnavailable after `seconds`."""
         self._last += 1
         number = self._last
-        answer = self._asked[number] = asyncio.get_running_loop().create_future()
+        answer = self._pending[number] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(seconds):
-                self._writer.write(_frame((number, what, given)))
+                self._writer.write(_frame((number, what, argument)))
                 await self._writer.drain()
                 return await answer
         except (TimeoutError, OSError) as error:
             raise WorkerUnavailable(f"worker {self.number} does not respond") from error
         finally:
-            self._asked.pop(number, None)
+            self._pending.pop(number, None)
 
     def answered(self, number: int, answer: object) -> None:
-        if (asked := self._asked.get(number)) is not None and not asked.done():
-            asked.set_result(answer)
+        if (pending := self._pending.get(number)) is not None and not pending.done():
+            pending.set_result(answer)
 
     def lost(self) -> None:
-        for asked in self._asked.values():
-            if not asked.done():
-                asked.set_exception(WorkerUnavailable(f"worker {self.number} exited"))
+        for pending in self._pending.values():
+            if not pending.done():
+                pending.set_exception(WorkerUnavailable(f"worker {self.number} exited"))
         self._writer.close()
 
     def kill(self) -> None:
@@ -158,10 +158,10 @@ class WorkerConnections:
             del self.serving[link.number]
             self._on_end(link)
 
-    async def ask(self, what: str, given: object, seconds: float) -> Mapping[WorkerConnection, Any]:
+    async def request_all(self, what: str, argument: object, seconds: float) -> Mapping[WorkerConnection, Any]:
         """Return the responses of all serving workers, a WorkerUnavailable for each that failed."""
         links = list(self.serving.values())
-        answers = await asyncio.gather(*(link.ask(what, given, seconds) for link in links), return_exceptions=True)
+        answers = await asyncio.gather(*(link.request(what, argument, seconds) for link in links), return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException) and not isinstance(answer, WorkerUnavailable):
                 raise answer
@@ -201,8 +201,8 @@ class PrimaryConnection:
         writer.write(_frame(None))
         try:
             while True:
-                number, what, given = await _message(reader)
-                writer.write(_frame((number, await answers[what](given))))
+                number, what, argument = await _message(reader)
+                writer.write(_frame((number, await answers[what](argument))))
                 await writer.drain()
         except (OSError, EOFError):  # the primary is gone, and the supervisor ends this process
             pass
@@ -220,9 +220,9 @@ def terminate_when_closed(life: int, loop: asyncio.AbstractEventLoop) -> None:
     loop.add_reader(life, over)
 
 
-async def follow_lines(news: int, told: Callable[[bytes], None]) -> None:
+async def follow_lines(news: int, on_line: Callable[[bytes], None]) -> None:
     """Read lines from a pipe until its other end is closed."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(news, "rb", 0))
     while line := await reader.readline():
-        told(line)
+        on_line(line)

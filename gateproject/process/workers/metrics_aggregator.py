@@ -18,11 +18,11 @@ class MetricsAggregator:
         self._last: dict[int, MetricFamilies] = {}
         self._gone: dict[str, dict[str, float]] = {}
 
-    def of(self, told: Mapping[int, MetricFamilies]) -> MetricFamilies:
+    def aggregate(self, reported: Mapping[int, MetricFamilies]) -> MetricFamilies:
         """Return the families of all processes, with the last counters of a process that did not respond."""
-        self._last |= told
+        self._last |= reported
         names = dict.fromkeys(name for families in self._last.values() for name in families)
-        return {name: self._family(name, told) for name in names}
+        return {name: self._family(name, reported) for name in names}
 
     def keep(self, number: int) -> None:
         """Retain the counters of an exited process, because its successor starts at zero."""
@@ -30,15 +30,15 @@ class MetricsAggregator:
             if _is_counted(name, family):
                 _add(self._gone.setdefault(name, {}), family)
 
-    def _family(self, name: str, told: Mapping[int, MetricFamilies]) -> MetricFamilyText:
+    def _family(self, name: str, reported: Mapping[int, MetricFamilies]) -> MetricFamilyText:
         of_each = {number: families[name] for number, families in self._last.items() if name in families}
         first = next(iter(of_each.values()))
         if _is_counted(name, first):
             sums = dict(self._gone.get(name, {}))
         elif name.startswith(_ADDED):
-            sums, of_each = {}, {number: family for number, family in of_each.items() if number in told}
+            sums, of_each = {}, {number: family for number, family in of_each.items() if number in reported}
         else:
-            lines = [_labelled(line, number) for number, family in sorted(of_each.items()) if number in told for line in family.lines]
+            lines = [_labelled(line, number) for number, family in sorted(of_each.items()) if number in reported for line in family.lines]
             return first._replace(lines=lines)
         for _, family in sorted(of_each.items()):
             _add(sums, family)

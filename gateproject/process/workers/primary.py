@@ -29,7 +29,7 @@ HERE_SECONDS = 5.0  # no event loop blocks for this long
 PART = "workers"
 PREPARE_SECONDS = 60.0  # 10,000 routes take two or three
 COMMIT_SECONDS = 10.0
-TELL_SECONDS = 2.0  # maximum delay of a scrape by one worker
+METRICS_SECONDS = 2.0  # maximum delay of a scrape by one worker
 STOP_SECONDS = 15.0
 
 
@@ -47,15 +47,15 @@ class PrimaryPeers(NoPeers):
 
     def readiness(self) -> Sequence[ComponentStatus]:
         """Return the readiness of the workers; one is enough to serve."""
-        serving, wanted = 1 + len(self._links.serving), self.worker.count
-        if serving == wanted:
+        serving, expected = 1 + len(self._links.serving), self.worker.count
+        if serving == expected:
             return (ComponentStatus(PART),)
-        return (degraded(PART, f"{serving} of {wanted} worker processes are running. The log has the exits"),)
+        return (degraded(PART, f"{serving} of {expected} worker processes are running. The log has the exits"),)
 
     async def collect_metrics(self, own: MetricFamilies) -> MetricFamilies:
-        answers = await self._links.ask("metrics", None, TELL_SECONDS)
-        told = {link.number: families for link, families in answers.items() if not isinstance(families, WorkerUnavailable)}
-        return await asyncio.to_thread(self._sum.of, {FIRST: own, **told})
+        answers = await self._links.request_all("metrics", None, METRICS_SECONDS)
+        reported = {link.number: families for link, families in answers.items() if not isinstance(families, WorkerUnavailable)}
+        return await asyncio.to_thread(self._sum.aggregate, {FIRST: own, **reported})
 
     async def start(self, runtime: Runtime, start_parts: Callable[[], Awaitable[None]]) -> None:
         self._runtime = runtime
@@ -63,19 +63,19 @@ class PrimaryPeers(NoPeers):
         terminate_when_closed(self.worker.life, asyncio.get_running_loop())
         await start_parts()
         await self._links.start(self.worker.workers_socket)
-        runtime.run_in_background(follow_lines(self.worker.news, self._heard), "worker exits")
+        runtime.run_in_background(follow_lines(self.worker.news, self._log_exit), "worker exits")
         self._has_started.set()
 
     def on_ready(self, runtime: Runtime) -> None:
-        runtime.run_in_background(self._say_ready(runtime), "start of the workers")
+        runtime.run_in_background(self._announce_ready(runtime), "start of the workers")
 
-    async def _say_ready(self, runtime: Runtime) -> None:
+    async def _announce_ready(self, runtime: Runtime) -> None:
         await self._has_started.wait()
         os.kill(os.getppid(), SERVES)
         await self._links.all_serve.wait()
         runtime.announce_ready()
 
-    def _heard(self, line: bytes) -> None:
+    def _log_exit(self, line: bytes) -> None:
         ended = json.loads(line)
         metrics.worker_exits.inc()
         log.error("worker exited", **ended)
@@ -85,8 +85,10 @@ class PrimaryPeers(NoPeers):
 
     async def _configuration(self) -> WorkerConfiguration:
         """Return what a worker starts with, including the options of the start."""
-        ours, key = self._runtime, self._runtime.services.signing_key
-        return await asyncio.to_thread(WorkerConfiguration.written, ours.options, settings.GATE_OPTIONS, ours.status, ours.in_force, key)
+        runtime, key = self._runtime, self._runtime.services.signing_key
+        return await asyncio.to_thread(
+            WorkerConfiguration.written, runtime.options, settings.GATE_OPTIONS, runtime.status, runtime.in_force, key
+        )
 
     @asynccontextmanager
     async def change(self) -> AsyncGenerator[None]:
@@ -94,15 +96,15 @@ class PrimaryPeers(NoPeers):
             try:
                 yield
             except BaseException:
-                await self._links.ask("forget", None, COMMIT_SECONDS)
+                await self._links.request_all("forget", None, COMMIT_SECONDS)
                 raise
 
     async def prepare(self, services: Services, in_force: ConfigProvenance) -> None:
         """Prepare all or none: every worker has built the configuration, or all discard it."""
-        await self._end_who_is_silent("here", HERE_SECONDS)  # so that a suspended worker does not delay the others
-        status, key = ConfigurationStatus.of(self._runtime.source), services.signing_key
+        await self._kill_unresponsive("here", HERE_SECONDS)  # so that a suspended worker does not delay the others
+        status, key = ConfigurationStatus.from_watcher(self._runtime.source), services.signing_key
         written = await asyncio.to_thread(WorkerConfiguration.written, services.options, self._runtime.options, status, in_force, key)
-        answers = await self._links.ask("prepare", written, PREPARE_SECONDS)
+        answers = await self._links.request_all("prepare", written, PREPARE_SECONDS)
         problems: dict[str, Problem] = {}
         for link, answer in answers.items():
             if isinstance(answer, WorkerUnavailable):
@@ -113,13 +115,13 @@ class PrimaryPeers(NoPeers):
             raise ConfigError(list(problems.values()))
 
     async def commit(self) -> None:
-        await self._end_who_is_silent("commit", COMMIT_SECONDS)
+        await self._kill_unresponsive("commit", COMMIT_SECONDS)
 
     async def report(self, status: ConfigurationStatus) -> None:
-        await self._links.ask("status", status, COMMIT_SECONDS)
+        await self._links.request_all("status", status, COMMIT_SECONDS)
 
-    async def _end_who_is_silent(self, asked: str, seconds: float) -> None:
-        for link, answer in (await self._links.ask(asked, None, seconds)).items():
+    async def _kill_unresponsive(self, message: str, seconds: float) -> None:
+        for link, answer in (await self._links.request_all(message, None, seconds)).items():
             if isinstance(answer, WorkerUnavailable):
                 link.kill()
 

@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 SERVES = signal.SIGUSR1  # sent by the primary, after which the other workers can connect to it
 STOPS = (signal.SIGTERM, signal.SIGINT)
 SIGNALS = (*STOPS, signal.SIGHUP, signal.SIGCHLD, SERVES)
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # seconds before a restart
+FIRST_PAUSE, MAX_PAUSE = 0.1, 10.0  # seconds before a restart
 STABLE_AFTER = 60.0  # an exit after this many seconds resets the backoff
 # Requests get ten seconds to end, plus time to write the decision log; then workers are killed.
 STOP_SECONDS = 25.0
@@ -67,8 +67,8 @@ class Supervisor:
         self._secret = secrets.token_bytes(32)
         self._turns = os.memfd_create("turns")
         self._life, self._held = os.pipe()
-        self._news, self._tells = os.pipe()
-        os.set_blocking(self._tells, False)
+        self._news, self._news_writer = os.pipe()
+        os.set_blocking(self._news_writer, False)
         self._running: dict[int, tuple[int, float]] = {}  # process id -> (number, start time)
         self._due: dict[int, float] = {}  # number -> time of the restart
         self._deaths: dict[int, int] = {}
@@ -88,8 +88,8 @@ class Supervisor:
                 del self._due[number]
                 if (process := self._forked(number)) is not None:
                     return process
-            if (heard := signal.sigtimedwait(SIGNALS, self._pause())) is not None:
-                self._hear(signal.Signals(heard.si_signo))
+            if (received := signal.sigtimedwait(SIGNALS, self._pause())) is not None:
+                self._handle(signal.Signals(received.si_signo))
             if self._stops_until is not None and time.monotonic() > self._stops_until:
                 self._send(signal.SIGKILL)
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -99,7 +99,7 @@ class Supervisor:
         moments = [*self._due.values(), *([] if self._stops_until is None else [self._stops_until])]
         return max(0.0, min([moment - time.monotonic() for moment in moments], default=3600.0))
 
-    def _hear(self, number: signal.Signals) -> None:
+    def _handle(self, number: signal.Signals) -> None:
         if number in STOPS:
             self._stop(number)
         elif number == signal.SIGCHLD:
@@ -145,11 +145,11 @@ class Supervisor:
 
     def _start_again(self, number: int, status: int, lived: float) -> None:
         self._deaths[number] = 0 if lived > STABLE_AFTER else self._deaths.get(number, 0)
-        pause = backoff_delay(self._deaths[number], FIRST_PAUSE, LONGEST_PAUSE)
+        pause = backoff_delay(self._deaths[number], FIRST_PAUSE, MAX_PAUSE)
         self._deaths[number] += 1
         self._due[number] = time.monotonic() + pause
         with suppress(BlockingIOError):
-            os.write(self._tells, json.dumps({"ended": number, **how(status), "again_in": pause}).encode() + b"\n")
+            os.write(self._news_writer, json.dumps({"ended": number, **how(status), "again_in": pause}).encode() + b"\n")
 
     def _forked(self, number: int) -> WorkerProcess | None:
         """Return the worker in the forked process."""
@@ -159,7 +159,7 @@ class Supervisor:
         # On a terminal each process would get SIGINT itself and SIGTERM from the supervisor, which means an immediate stop.
         os.setpgid(0, 0)
         os.close(self._held)
-        os.close(self._tells)
+        os.close(self._news_writer)
         raise_limit()
         replace_event_loop()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

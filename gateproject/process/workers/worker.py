@@ -26,7 +26,7 @@ from proxy.autocert.autocert_service import Autocert
 log = structlog.get_logger(__name__)
 
 LOOK_EVERY = 0.2  # seconds
-LONGEST_TURN = 0.5  # maximum lag of the event loop; more means that the process was suspended
+MAX_LAG_SECONDS = 0.5  # maximum lag of the event loop; more means that the process was suspended
 
 
 class WorkerPeers(NoPeers):
@@ -60,23 +60,23 @@ class WorkerPeers(NoPeers):
         }
         runtime.run_in_background(self._link.follow(answers), "the first process")
 
-    async def _prepare(self, given: WorkerConfiguration) -> Sequence[Problem]:
+    async def _prepare(self, configuration: WorkerConfiguration) -> Sequence[Problem]:
         """Build the services of a configuration; return its problems, if any."""
         try:
-            self._next = await asyncio.to_thread(self._built, given)
+            self._next = await asyncio.to_thread(self._built, configuration)
         except ConfigError as error:
             return error.problems
         except Exception as error:  # every error is sent to the primary, and nothing changes
             log.exception("configuration reload failed")
             return (Problem("", f"worker {self.worker.number} failed to apply it: {type(error).__name__}: {error}"),)
-        self.configuration = given
+        self.configuration = configuration
         return ()
 
-    def _built(self, given: WorkerConfiguration) -> tuple[Services, ConfigProvenance]:
+    def _built(self, configuration: WorkerConfiguration) -> tuple[Services, ConfigProvenance]:
         with background_build():
-            options = given.read(self._runtime.options)
-            key = given.key(options.signing_key_algorithm)
-            return self._runtime.builder.build(options, self._runtime.services, key), given.deserialize_provenance()
+            options = configuration.read(self._runtime.options)
+            key = configuration.key(options.signing_key_algorithm)
+            return self._runtime.builder.build(options, self._runtime.services, key), configuration.deserialize_provenance()
 
     async def _commit(self, _: None) -> None:
         if self._next is not None:
@@ -88,7 +88,7 @@ class WorkerPeers(NoPeers):
 
     async def _take_status(self, status: ConfigurationStatus) -> None:
         """Set the status of a rejected newer file, which every worker's admin shows."""
-        self._runtime.status = status.tell(self._runtime.options.service_label)
+        self._runtime.status = status.publish(self._runtime.options.service_label)
 
     async def _collected(self, _: None) -> MetricFamilies:
         return await asyncio.to_thread(self._runtime.metrics_page.collect)
@@ -104,14 +104,14 @@ def detect_suspension(loop: asyncio.AbstractEventLoop, stood_still: Callable[[],
     def look() -> None:
         late = loop.time() - due
         detect_suspension(loop, stood_still)
-        if late > LONGEST_TURN:
+        if late > MAX_LAG_SECONDS:
             log.warning("process was suspended", seconds=round(late, 1))
             stood_still()
 
     loop.call_at(due, look)
 
 
-def runtime_of(worker: WorkerProcess, options: Options, source: ConfigWatcher) -> Runtime:
+def create_runtime(worker: WorkerProcess, options: Options, source: ConfigWatcher) -> Runtime:
     """Return the runtime of a worker. Workers other than the primary use its active configuration instead of `options`."""
     logs.worker["worker"] = worker.number
     if worker.is_first:

@@ -78,7 +78,7 @@ kept_by_envoy.without(
 )
 runtime.without(
     "what is carried is judged by the new policy at once",
-    "Runtime._tell",
+    "Runtime._apply",
     lacks('("open streams", resources.streams.on_policy_change)'),
     WITHIN,
 )
@@ -133,7 +133,7 @@ metrics_listener = door(
 )
 metrics_listener.without(
     "an address that can't be had leaves the metrics where they were",
-    "MetricsListener._in_the_place_of",
+    "MetricsListener._replace_listener",
     skips("self._served = ..."),
 )
 reload.without(

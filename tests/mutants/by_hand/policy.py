@@ -87,7 +87,7 @@ route_table.without(
 route_table.without(
     "every reading is asked about",
     "HostRoutes._require_same_route",
-    replaced("for reading in taken_for: ...", "for reading in taken_for[-1:]: ..."),
+    replaced("for reading in readings: ...", "for reading in readings[-1:]: ..."),
 )
 route_table.without("only the first route of all paths spares readings", "HostRoutes.match", replaced("self.routes[0]", "route"))
 route_table.without(

@@ -58,7 +58,7 @@ logged.without(
     "the audit log names no user username another's address", "name_in_claims", replaced("verified_email(...)", 'claims.get("email", "")')
 )
 granted = door("gateproject.management.commands.grants", "unit/gateproject/management/commands/test_grants.py")
-granted.without("no user's access is revoked by another's address", "_address_of", replaced("owned_email_for(...)", "record.person"))
+granted.without("no user's access is revoked by another's address", "_verified_address", replaced("owned_email_for(...)", "record.person"))
 
 codes = door("authenticate.replay_guard", MIXED_UP)
 codes.without("a code is known in capitals", "_canonical_code", replaced("code.lower()", "code"))

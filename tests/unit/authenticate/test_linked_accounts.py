@@ -61,7 +61,7 @@ async def signed_in(
 
 
 async def seen(site: SeveralSite, session: SessionRecord) -> set[str]:
-    return {each.id for each in await site.service.sessions.list_for_user_of(session, site.clock())}
+    return {each.id for each in await site.service.sessions.list_for_same_user(session, site.clock())}
 
 
 async def left(site: SeveralSite) -> set[str]:
@@ -88,7 +88,7 @@ async def test_nobody_else_s_session_is_seen_or_ended(site: SeveralSite, id: str
     _, theirs = await signed_in(site, id, email, verified, sub="bob")
     for one, other in ((mine, theirs), (theirs, mine)):
         assert await seen(site, one) == {one.id}
-        assert await site.service.sessions.get_for_user_of(one, other.id, site.clock()) is None
+        assert await site.service.sessions.get_for_same_user(one, other.id, site.clock()) is None
     assert await site.service.sessions.end_all_for(mine) == 1
     assert await left(site) == {theirs.id}
 
@@ -145,7 +145,7 @@ async def test_two_accounts_that_are_nobody_s_in_particular_are_not_one_person(s
     for one in found:
         assert await seen(site, one) == {one.id}
         for other in found:
-            assert (await site.service.sessions.get_for_user_of(one, other.id, site.clock()) is None) is (one.id != other.id)
+            assert (await site.service.sessions.get_for_same_user(one, other.id, site.clock()) is None) is (one.id != other.id)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ async def test_accounts_that_become_linked_under_live_sessions_are_one_person(
     await LinkedAccountIndexer(sessions, reloaded.broker).run()
     both = {at_corp.id, at_partner.id}
     for session in (at_corp, at_partner):
-        assert {each.id for each in await sessions.list_for_user_of(session, reloaded.clock())} == both
+        assert {each.id for each in await sessions.list_for_same_user(session, reloaded.clock())} == both
     assert await sessions.end_all_for(at_corp) == 2
     assert await left(reloaded) == set()
 

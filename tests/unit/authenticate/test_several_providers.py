@@ -87,9 +87,9 @@ async def test_one_subject_at_three_providers_is_three_people(site: SeveralSite)
     sessions = [(await signed_in(site, id))[1] for id in IDS]
     assert {session.user_id for session in sessions} == {f"{id}/alice" for id in IDS}
     for session in sessions:
-        assert {each.id for each in await site.service.sessions.list_for_user_of(session, site.clock())} == {session.id}
+        assert {each.id for each in await site.service.sessions.list_for_same_user(session, site.clock())} == {session.id}
         for other in sessions:
-            assert (await site.service.sessions.get_for_user_of(session, other.id, site.clock()) is None) is (other.id != session.id)
+            assert (await site.service.sessions.get_for_same_user(session, other.id, site.clock()) is None) is (other.id != session.id)
 
 
 @pytest.mark.parametrize(("chosen", "other"), PAIRS)
@@ -187,7 +187,7 @@ async def test_a_subject_that_looks_like_another_provider_s_person_is_none(site:
     (record,) = [record for record in await site.sessions() if record.id != session.id]
     stranger = SessionRecord.from_record(record)
     assert (stranger.user_id, stranger.subject) == (f"partner/{sub}", sub)
-    assert await site.service.sessions.get_for_user_of(stranger, session.id, site.clock()) is None
+    assert await site.service.sessions.get_for_same_user(stranger, session.id, site.clock()) is None
     assert await site.service.sessions.end_all_for(stranger) == 1
     assert [record.id for record in await site.sessions()] == [session.id]
 
@@ -210,7 +210,7 @@ async def test_who_has_an_id_after_somebody_else_has_nothing_of_theirs(
     assert await accesses.active_for(session.user_id, session.effective_issuer) == [access]
     assert await accesses.active_for(heir.user_id, heir.effective_issuer) == []
     assert user_for_session(heir, await site.broker.get(USER, session.user_id)).name == ""
-    assert await later.service.sessions.get_for_user_of(heir, session.id, now) is None
+    assert await later.service.sessions.get_for_same_user(heir, session.id, now) is None
     await later.service.stop()
 
 

@@ -30,5 +30,5 @@ def log_decision(
     decision = decide(asked, person, route_table(options), NOW)
     sources = IdentityRecords(Record(SESSION, "s1", {}, 7, NOW - 90.0), None, None) if person else None
     judged = DecisionLogEntry(request_id, asked, decision, person, 0.002, "192.0.2.1", decided_at=NOW, sources=sources)
-    write_entries([(judged, DecisionLogSettings.of(options, CHECKSUM))])
+    write_entries([(judged, DecisionLogSettings.from_options(options, CHECKSUM))])
     return LoggedDecision.objects.get(request_id=request_id)

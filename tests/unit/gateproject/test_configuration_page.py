@@ -14,7 +14,7 @@ from config.inspect.config_diff import UNSEEN, ConfigSnapshot, ValueChange
 from config.options import Options
 from foundation.errors import Problem
 from gateproject import configuration_page
-from gateproject.configuration_page import ROUTES_PER_PAGE, whose_configuration
+from gateproject.configuration_page import ROUTES_PER_PAGE, describe_scope
 from gateproject.process.reload import ConfigProvenance, ConfigurationStatus
 from tests.support.admin import AdminPages, apps_shown_to_a_stranger, text_of
 from tests.support.options import MINIMAL, make_options
@@ -32,13 +32,13 @@ class Running:
         make_options(directory, **settings)
         self._source = ConfigWatcher(directory / "config.yaml", {})
         self.options = self._source.load()
-        self.status, self.known = ConfigurationStatus.of(self._source), ConfigProvenance(self._source.source_map)
+        self.status, self.known = ConfigurationStatus.from_watcher(self._source), ConfigProvenance(self._source.source_map)
 
     def reload(self, **settings: Any) -> None:
         make_options(self._directory, **settings)
         written = ConfigSnapshot(self._source.load(), self._source.source_map)
         self.known = self.known.after(self.options, self.status, written, written.options)
-        self.options, self.status = written.options, ConfigurationStatus.of(self._source)
+        self.options, self.status = written.options, ConfigurationStatus.from_watcher(self._source)
 
     def pages(self, **also: Any) -> AdminPages:
         registers = [part.register for part in (configuration_page, proxy.admin, authorize.admin, databroker.admin.session_admin)]
@@ -97,7 +97,7 @@ def test_a_refused_file_is_told_with_its_errors_beside_what_stays_in_force(tmp_p
 
 def test_parts_that_did_not_take_it_are_no_refused_file(tmp_path: Path) -> None:
     gate = Running(tmp_path)
-    gate.status = gate.status.degraded_by((Problem("autocert", "did not take it"),), "gate")
+    gate.status = gate.status.with_degradation((Problem("autocert", "did not take it"),), "gate")
     text = gate.text()
     assert "Active" in text
     assert "some parts" in text
@@ -143,7 +143,7 @@ def test_without_routes_and_without_what_waits_the_page_says_no_more(tmp_path: P
 )
 def test_the_page_says_whose_configuration_it_shows(tmp_path: Path, settings: dict[str, Any], said: str) -> None:
     options: Options = make_options(tmp_path).model_copy(update=settings)
-    assert said in whose_configuration(options)
+    assert said in describe_scope(options)
 
 
 def test_nobody_but_administrators_sees_it_or_its_name(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from foundation.readiness import ComponentStatus, ReadinessReport, degraded
 from gateproject import dashboard
-from gateproject.dashboard import DAY, Dashboard, dashboard_of
+from gateproject.dashboard import DAY, Dashboard, build_dashboard
 from proxy.upstreams.upstream_errors import UpstreamErrors
 from tests.support.options import make_options
 from tests.support.providers import a_provider
@@ -56,7 +56,7 @@ def shown(
         ),
     )
     request: Any = SimpleNamespace(scope={"gate": gate})
-    return dashboard_of(request)
+    return build_dashboard(request)
 
 
 def decided(outcome: str, route: str = "wiki", times: int = 1) -> None:
@@ -96,8 +96,8 @@ def test_bars_count_by_outcome_and_only_refusals_by_route():
     decided("forbidden", "shop & more")
     decided("sign in")
     it = shown()
-    assert [(bar.words, bar.number, bar.percent) for bar in it.outcomes] == [("allowed", 4, 100), ("forbidden", 3, 75), ("sign in", 1, 25)]
-    assert [(bar.words, bar.number) for bar in it.refused] == [("wiki: forbidden", 2), ("shop & more: forbidden", 1)]
+    assert [(bar.label, bar.number, bar.percent) for bar in it.outcomes] == [("allowed", 4, 100), ("forbidden", 3, 75), ("sign in", 1, 25)]
+    assert [(bar.label, bar.number) for bar in it.refused] == [("wiki: forbidden", 2), ("shop & more: forbidden", 1)]
     assert it.refused[1].address.endswith("?outcome=forbidden&route=shop+%26+more")
 
 
@@ -105,7 +105,7 @@ def test_only_the_latest_decisions_are_counted(monkeypatch):
     monkeypatch.setattr(dashboard, "LATEST", 3)
     decided("forbidden", times=5)
     decided("allowed", times=2)
-    assert [(bar.words, bar.number) for bar in shown().outcomes] == [("allowed", 2), ("forbidden", 1)]
+    assert [(bar.label, bar.number) for bar in shown().outcomes] == [("allowed", 2), ("forbidden", 1)]
 
 
 def test_markup_in_a_route_s_name_stays_text():
@@ -150,7 +150,7 @@ def test_requests_for_access_are_counted_up_to_an_end(monkeypatch: pytest.Monkey
         asked = AccessRequest(f"n{number}", f"oidc/{number}", "https://idp.example.com", "ann", "key", "wages", "why", 60.0, time.time())
         async_to_sync(AccessRequestStore(broker).add)(asked)
     assert shown(broker=broker).waiting == 3
-    monkeypatch.setattr(dashboard, "MOST_WAITING", 2)
+    monkeypatch.setattr(dashboard, "MAX_WAITING", 2)
     assert shown(broker=broker).waiting == 2
 
 

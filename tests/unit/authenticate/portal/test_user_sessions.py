@@ -88,4 +88,4 @@ async def test_same_id_at_another_issuer_is_another_user(tmp_path: Path, broker:
     await made(broker, sessions, "mine", issuer=ours, **azure)
     await made(broker, sessions, "theirs", issuer=theirs, **azure)
     assert [each.id for each in await other_sessions(sessions, this, NOW)] == ["mine"]
-    assert await sessions.get_for_user_of(this, "theirs", NOW) is None
+    assert await sessions.get_for_same_user(this, "theirs", NOW) is None

@@ -10,8 +10,8 @@ from authorize.decision_log.decision_snapshot import (
     bounded,
     identity_from_snapshot,
     missing_inputs,
+    parse_request_snapshot,
     referenced_inputs,
-    request_of,
     snapshot_identity,
     snapshot_request,
 )
@@ -75,7 +75,7 @@ def test_the_same_decision_comes_of_what_was_written_down() -> None:
     route = make_route(policy=[{"allow": {"and": rules}}])
     asked = request("/a", headers=HEADERS, source_ip="10.1.1.1")
     facts = recorded(asked, PERSON, route)
-    again = decide(request_of(facts["request"]), identity_from_snapshot(facts["identity"]), table(route), NOW)
+    again = decide(parse_request_snapshot(facts["request"]), identity_from_snapshot(facts["identity"]), table(route), NOW)
     assert decide(asked, PERSON, table(route), NOW).is_allowed
     assert again.is_allowed
     assert missing_inputs(route, facts["request"], facts["identity"]) == ""
@@ -86,7 +86,7 @@ def test_the_same_decision_comes_of_what_was_written_down() -> None:
 def test_what_can_t_be_compared_is_the_same_in_a_replay(values: tuple[str, ...], asked: object) -> None:
     route, person = make_route(policy=[{"allow": {"claim/x": asked}}]), user(claims={"x": values})
     facts = json.loads(json.dumps(recorded(request(), person, route)))
-    again = decide(request_of(facts["request"]), identity_from_snapshot(facts["identity"]), table(route), NOW)
+    again = decide(parse_request_snapshot(facts["request"]), identity_from_snapshot(facts["identity"]), table(route), NOW)
     then = decide(request(), person, table(route), NOW)
     assert [(step.rule, step.value) for step in again.trace] == [(step.rule, step.value) for step in then.trace]
 
@@ -122,7 +122,7 @@ def test_what_is_too_long_is_left_out_and_named(asked, person, what: str) -> Non
 def test_a_certificate_keeps_what_rules_compare_and_not_its_bytes() -> None:
     shown = ClientCertificate("ab", "cd", "CN=ann", chain=(b"DER",), verdicts={"authority": ""})
     facts = recorded(request(client_certificate=shown), PERSON)
-    again = request_of(facts["request"]).client_certificate
+    again = parse_request_snapshot(facts["request"]).client_certificate
     assert again == ClientCertificate("ab", "cd", "CN=ann", verdicts={"authority": ""})
 
 
@@ -133,8 +133,8 @@ def test_temporary_access_is_written_down_where_a_rule_looks_at_it() -> None:
     again = identity_from_snapshot(facts["identity"])
     assert again is not None
     assert again.grants == holder.grants
-    assert decide(request_of(facts["request"]), again, table(route), NOW).is_allowed
-    assert not decide(request_of(facts["request"]), again, table(route), NOW + 60).is_allowed
+    assert decide(parse_request_snapshot(facts["request"]), again, table(route), NOW).is_allowed
+    assert not decide(parse_request_snapshot(facts["request"]), again, table(route), NOW + 60).is_allowed
     assert missing_inputs(route, facts["request"], facts["identity"]) == ""
     assert "grants" not in recorded(request(), holder, ROUTE)["identity"]
 

@@ -26,7 +26,7 @@ SOURCES = IdentityRecords(Record(SESSION, "s1", {}, 7, 1000.0), Record(USER, "oi
 
 @pytest.fixture
 def keeping(tmp_path: Path):
-    return lambda **settings: DecisionLogSettings.of(make_options(tmp_path, **settings), "c0ffee")
+    return lambda **settings: DecisionLogSettings.from_options(make_options(tmp_path, **settings), "c0ffee")
 
 
 def judged(number: int = 0, at: float = NOW, route=ROUTE, person=BOB, **facts: Any) -> DecisionLogEntry:

@@ -37,9 +37,9 @@ def test_wildcard_never_matches_reserved_host() -> None:
         make_route("*.example.com:8443"),
         make_route("*.example.com", **{"from": "tcp+https://*.example.com:22", "to": "tcp://a:22"}),
     ]
-    own = RouteTable.build(routes, client_ca=None, own_hosts=frozenset({"auth.example.com"}))
+    own = RouteTable.build(routes, client_ca=None, reserved_hosts=frozenset({"auth.example.com"}))
     for host, is_known in (("auth.example.com", False), ("app.example.com", True), ("auth2.example.com", True)):
-        known = {own.has_host(host, None), own.has_host(host, 8443), own.has_host(host, 22, True), own.has_tunnels_at(host)}
+        known = {own.has_host(host, None), own.has_host(host, 8443), own.has_host(host, 22, True), own.has_tunnels_for(host)}
         assert known == {is_known}, host
 
 
@@ -222,7 +222,7 @@ def test_tunnels_and_requests_never_match_each_others_routes() -> None:
     assert [found("CONNECT", f"{host}.example.com:{port}") for host, port in (("db", 5433), ("app", 80), ("x.y", 22))] == [None] * 3
     assert [found(method, "db.example.com:5432") for method in ("GET", "CONNECTED", "")] == ["web"] * 3
     assert [found("GET", host) for host in ("app.example.com", "app.example.com:443", "x.example.com:22")] == ["app", "app", None]
-    assert [routes.has_tunnels_at(f"{host}.example.com") for host in ("db", "x", "a.b")] == [True, True, False]
+    assert [routes.has_tunnels_for(f"{host}.example.com") for host in ("db", "x", "a.b")] == [True, True, False]
 
 
 def seen(routes: RouteTable) -> object:

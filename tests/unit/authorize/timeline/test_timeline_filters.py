@@ -30,12 +30,12 @@ def decided(name: str, at: datetime = NOON, **columns: str) -> None:
 
 
 def found(options: Options, **query: str) -> list[str]:
-    rows = TimelineFilters.of(query, BERLIN, options.policy).rows().order_by("-decided_at", "-id")
+    rows = TimelineFilters.from_query(query, BERLIN, options.policy).rows().order_by("-decided_at", "-id")
     return [row.display_name.partition("@")[0] for row in rows]
 
 
 def plan(options: Options, **query: str) -> str:
-    return TimelineFilters.of(query, BERLIN, options.policy).rows().order_by("-decided_at", "-id").explain()
+    return TimelineFilters.from_query(query, BERLIN, options.policy).rows().order_by("-decided_at", "-id").explain()
 
 
 def test_filters_by_name_id_and_part(options: Options) -> None:
@@ -61,7 +61,7 @@ def test_a_route_is_found_by_its_name_of_now_by_its_id_and_by_a_part_of_an_older
     assert found(options, route_id=wages.id) == ["ann"]
     assert found(options, route="old") == found(options, route="0123456789abcdef") == ["bob"]
     assert "decision_by_route (route_id=?)" in plan(options, route="Wages")
-    assert TimelineFilters.of({"route_id": wages.id}, BERLIN, options.policy).selected_route_name() == "Wages"
+    assert TimelineFilters.from_query({"route_id": wages.id}, BERLIN, options.policy).selected_route_name() == "Wages"
 
 
 def test_an_outcome_is_found_by_its_index_and_what_is_none_is_a_problem(options: Options) -> None:
@@ -69,7 +69,7 @@ def test_an_outcome_is_found_by_its_index_and_what_is_none_is_a_problem(options:
     decided("bob", outcome="forbidden")
     assert found(options, outcome="forbidden") == ["bob"]
     assert "decision_by_outcome (outcome=?)" in plan(options, outcome="forbidden")
-    filters = TimelineFilters.of({"outcome": "perhaps"}, BERLIN, options.policy)
+    filters = TimelineFilters.from_query({"outcome": "perhaps"}, BERLIN, options.policy)
     assert list(filters.rows()) == []
     (problem,) = filters.problems
     assert problem.startswith("perhaps is no outcome")
@@ -98,7 +98,7 @@ def test_a_span_ends_now(options: Options) -> None:
 @pytest.mark.parametrize("query", [{"from": "soon"}, {"to": "2027-13-01"}, {"q": "after:soon"}])
 def test_invalid_filter_matches_nothing(options: Options, query: dict[str, str]) -> None:
     decided("ann")
-    filters = TimelineFilters.of(query, BERLIN, options.policy)
+    filters = TimelineFilters.from_query(query, BERLIN, options.policy)
     assert (list(filters.rows()), len(filters.problems)) == ([], 1)
 
 

@@ -123,10 +123,10 @@ async def test_an_id_token_that_is_not_verified_yet_is_waited_for(stage: Stage) 
     half = await stage.change(
         access_token_expires_at=stage.clock() + 40_000, tokens_received_at=stage.clock() + 7200, unverified_id_token="new"
     )
-    held = SessionTokens.of(half)
+    held = SessionTokens.from_session(half)
     assert held.is_due("id_token", stage.clock() + 7201)
     assert not held.cannot_be_refreshed("id_token", stage.clock() + 7201)
-    assert SessionTokens.of(replace(half, unverified_id_token="")).cannot_be_refreshed("id_token", stage.clock() + 7201)
+    assert SessionTokens.from_session(replace(half, unverified_id_token="")).cannot_be_refreshed("id_token", stage.clock() + 7201)
 
 
 async def test_refresh_without_id_token_is_tried_once(stage: Stage) -> None:
@@ -216,7 +216,7 @@ async def test_tokens_are_neither_logged_nor_displayed(stage: Stage) -> None:
         async with refreshing(stage.renewals):
             with pytest.raises(UpstreamCredentialsUnavailable) as refused:
                 await tokens.headers_for(ACCESS, ann())
-    shown = f"{logs} {refused.value!r} {tokens!r} {SessionTokens.of(session)!r}"
+    shown = f"{logs} {refused.value!r} {tokens!r} {SessionTokens.from_session(session)!r}"
     assert logs
     assert "the-marker" not in shown
     assert session.id_token not in shown

@@ -4,7 +4,7 @@ import pytest
 
 from config.loader import check_content
 from gateproject.init.initial_config import configuration, generate_secrets
-from gateproject.init.questions import QUESTIONS, InvalidAnswer, redirect_uri, settings_of
+from gateproject.init.questions import QUESTIONS, InvalidAnswer, build_settings, redirect_uri
 
 ANSWERS = {
     "domain": "example.com",
@@ -37,7 +37,7 @@ def test_the_redirect_uri_is_that_of_the_sign_in() -> None:
     ],
 )
 def test_settings_follow_from_answers(changed: dict[str, str], settings: dict[str, object]) -> None:
-    found = settings_of(ANSWERS | changed)
+    found = build_settings(ANSWERS | changed)
     assert {key: found.get(key) for key in settings} == settings
 
 
@@ -52,7 +52,7 @@ def test_settings_follow_from_answers(changed: dict[str, str], settings: dict[st
     ],
 )
 def test_who_may_enter(who: str, rules: dict[str, object]) -> None:
-    (route,) = settings_of(ANSWERS | {"who": who})["policy"]
+    (route,) = build_settings(ANSWERS | {"who": who})["policy"]
     assert route == {"from": "https://app.example.com", "to": "http://10.0.0.5:8080"} | rules
 
 
@@ -70,12 +70,12 @@ def test_who_may_enter(who: str, rules: dict[str, object]) -> None:
 )
 def test_what_no_setting_can_be_made_of_is_told(changed: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidAnswer, match=words):
-        settings_of(ANSWERS | changed)
+        build_settings(ANSWERS | changed)
 
 
 def test_what_is_not_asked_in_this_case_does_not_count() -> None:
-    assert "idp_provider_url" not in settings_of(ANSWERS | {"provider": "google"})
-    assert "certificate_file" not in settings_of(ANSWERS | {"certificate_files": "a.pem, b.pem"})
+    assert "idp_provider_url" not in build_settings(ANSWERS | {"provider": "google"})
+    assert "certificate_file" not in build_settings(ANSWERS | {"certificate_files": "a.pem, b.pem"})
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from gateproject.management.commands.checkconfig import Command
-from gateproject.management.gate_command import name_of
+from gateproject.management.gate_command import command_name
 
 
 def test_the_help_has_the_options_of_the_command_and_none_of_django(capsys: pytest.CaptureFixture[str]) -> None:
@@ -21,4 +21,4 @@ def test_the_help_has_the_options_of_the_command_and_none_of_django(capsys: pyte
     [("/usr/bin/gate", "rungate", "run"), ("manage.py", "rungate", "rungate"), ("gate", "unheard-of", "unheard-of")],
 )
 def test_a_command_is_called_as_it_was_typed(program: str, command: str, name: str) -> None:
-    assert name_of(program, command) == name
+    assert command_name(program, command) == name

@@ -10,7 +10,7 @@ from math import inf
 import psycopg
 import pytest
 
-from gateproject.postgresql_engine.base import LONGEST_WAIT, DatabaseWrapper, DeadlineConnection
+from gateproject.postgresql_engine.base import MAX_WAIT_SECONDS, DatabaseWrapper, DeadlineConnection
 
 # PostgreSQL's protocol, version 3: AuthenticationOk, ReadyForQuery; CommandComplete, ReadyForQuery.
 WELCOME = b"R\0\0\0\x08\0\0\0\0" + b"Z\0\0\0\x05I"
@@ -59,7 +59,7 @@ def test_an_answer_that_does_not_come_in_time_is_an_error_and_the_end_of_the_con
     server: Server, longest_wait: float, until: float
 ) -> None:
     with server.connect() as connection:
-        connection.longest_wait, connection.until = longest_wait, time.monotonic() + until
+        connection.max_wait_seconds, connection.until = longest_wait, time.monotonic() + until
         with pytest.raises(psycopg.OperationalError, match="in time"):
             connection.execute("SET a = 1")
         assert connection.closed
@@ -71,7 +71,7 @@ def test_an_answer_that_does_not_come_in_time_is_an_error_and_the_end_of_the_con
 def test_one_that_comes_in_time_is_taken(server: Server) -> None:
     server.answer()
     with server.connect() as connection:
-        assert connection.longest_wait == LONGEST_WAIT
+        assert connection.max_wait_seconds == MAX_WAIT_SECONDS
         assert connection.execute("SET a = 1").statusmessage == "SET"
 
 

@@ -22,9 +22,9 @@ async def test_a_part_that_fails_keeps_no_other_from_hearing_and_is_told_of() ->
         heard.append("slow")
 
     with capture_logs() as logs:
-        await reload.tell("quick", lambda: heard.append("quick"))
-        await reload.tell("broken", fails)
-        await reload.tell("slow", hears)
+        await reload.apply("quick", lambda: heard.append("quick"))
+        await reload.apply("broken", fails)
+        await reload.apply("slow", hears)
     assert heard == ["quick", "slow"]
     assert [problem.key for problem in reload.problems] == ["broken"]
     assert "OSError: no port" in reload.problems[0].message
@@ -38,7 +38,7 @@ class Life:
         self._directory = directory
         self._source = ConfigWatcher(directory / "config.yaml", {})
         self.running = self._load(settings)
-        self.status = ConfigurationStatus.of(self._source)
+        self.status = ConfigurationStatus.from_watcher(self._source)
         self.known = ConfigProvenance(self._source.source_map)
 
     def _load(self, settings: dict[str, Any]) -> Options:
@@ -49,7 +49,7 @@ class Life:
         written = self._load(settings)
         taken = keep_restart_only_values(written, self.running)
         self.known = self.known.after(self.running, self.status, ConfigSnapshot(written, self._source.source_map), taken)
-        self.running, self.status = taken, ConfigurationStatus.of(self._source)
+        self.running, self.status = taken, ConfigurationStatus.from_watcher(self._source)
         return self.known
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateproject.process.rpc import NoRpc, rpc_of
+from gateproject.process.rpc import NoRpc, create_rpc
 from gateproject.process.rpc_services import RpcServices
 from tests.support.options import make_options
 
@@ -19,10 +19,10 @@ ASKS_FOR_IT = {
 
 @pytest.mark.parametrize("settings", ASKS_FOR_IT.values(), ids=ASKS_FOR_IT)
 def test_whoever_is_asked_or_asks_another_has_it(tmp_path, settings):
-    assert isinstance(rpc_of(make_options(tmp_path, **settings)), RpcServices)
+    assert isinstance(create_rpc(make_options(tmp_path, **settings)), RpcServices)
 
 
 def test_who_does_neither_has_nothing_of_it(tmp_path):
-    rpc = rpc_of(make_options(tmp_path, grpc_address=""))
+    rpc = create_rpc(make_options(tmp_path, grpc_address=""))
     assert isinstance(rpc, NoRpc)
     assert (rpc.broker, rpc.authorize) == (None, None)

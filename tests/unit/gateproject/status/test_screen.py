@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from config.options import Options
-from gateproject.status.screen import MOST_ROUTES, screen
+from gateproject.status.screen import MAX_ROUTES, screen
 from gateproject.status.snapshot import Reading
 from tests.support.certs import certificate_files
 from tests.support.children import free_port
@@ -46,7 +46,7 @@ def test_what_a_gate_tells_is_text_and_no_markup() -> None:
 
 
 def test_of_many_routes_the_busiest_are_shown() -> None:
-    many = "".join(metrics(number, route=f"route-{number:02}") for number in range(MOST_ROUTES + 5))
+    many = "".join(metrics(number, route=f"route-{number:02}") for number in range(MAX_ROUTES + 5))
     text = shown(reading(many, 2.0), reading("", 1.0))
     assert "route-24" in text
     assert "route-04" not in text

@@ -9,7 +9,7 @@ import pytest
 
 from foundation.values import Url
 from gateproject.tunnel import tls_connection
-from gateproject.tunnel.tls_connection import TunnelError, ask, connect
+from gateproject.tunnel.tls_connection import TunnelError, connect, send_request
 from tests.support.tunnel_server import Spoken, TunnelServer
 
 SOON = 10.0  # seconds
@@ -109,7 +109,7 @@ async def test_a_tunnel_begins_right_behind_the_answer(tmp_path):
         spoken.hear()
 
     with TunnelServer(tmp_path, script) as server:
-        answer, connection = await ask(server.url, server.context, "CONNECT", "db:22", "db:22", "abc")
+        answer, connection = await send_request(server.url, server.context, "CONNECT", "db:22", "db:22", "abc")
         connection.abort()
         assert (answer.status, answer.rest) == (200, b"SSH-2.0-x\r\n")
         head = server.heads[0].split(b"\r\n")
@@ -127,7 +127,7 @@ async def test_a_tunnel_begins_right_behind_the_answer(tmp_path):
 )
 async def test_a_refusal_is_read_whole(tmp_path, sent, status, body):
     with TunnelServer(tmp_path, lambda spoken: spoken.say(sent)) as server:
-        answer, _ = await ask(server.url, server.context, "CONNECT", "db:22", "db:22")
+        answer, _ = await send_request(server.url, server.context, "CONNECT", "db:22", "db:22")
         assert (answer.status, answer.body) == (status, body)
         assert b"Authorization" not in server.heads[0]
 
@@ -135,4 +135,4 @@ async def test_a_refusal_is_read_whole(tmp_path, sent, status, body):
 @pytest.mark.parametrize("sent", [b"", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 2\r\n\r\n"])
 async def test_what_is_no_http_is_no_gate(tmp_path, sent):
     with TunnelServer(tmp_path, lambda spoken: spoken.say(sent)) as server, pytest.raises(TunnelError, match="the address of gate"):
-        await ask(server.url, server.context, "GET", "/", "db")
+        await send_request(server.url, server.context, "GET", "/", "db")

@@ -81,7 +81,7 @@ def test_as_json_it_is_one_object(desk: Desk) -> None:
 
 
 def test_a_long_list_is_cut_and_says_so(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(syncdirectory, "MOST_LINES", 1)
+    monkeypatch.setattr(syncdirectory, "MAX_LINES", 1)
     assert "... and 1 more" in desk.run()
 
 

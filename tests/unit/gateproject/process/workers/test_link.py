@@ -70,21 +70,21 @@ async def test_each_is_asked_and_answers(gate: Gate) -> None:
     assert not gate.links.all_serve.is_set()
     await gate.worker(3, double=double)
     assert gate.links.all_serve.is_set()
-    answers = await gate.links.ask("double", 21, SOON)
+    answers = await gate.links.request_all("double", 21, SOON)
     assert {link.number: answer for link, answer in answers.items()} == {2: 42, 3: 42}
 
 
 async def test_who_does_not_answer_is_known_and_holds_up_nobody(gate: Gate) -> None:
     await gate.worker(2, ask=never)
     await gate.worker(3, ask=double)
-    answers = {link.number: answer for link, answer in (await gate.links.ask("ask", 1, 0.2)).items()}
+    answers = {link.number: answer for link, answer in (await gate.links.request_all("ask", 1, 0.2)).items()}
     assert isinstance(answers[2], WorkerUnavailable)
     assert answers[3] == 2
 
 
 async def test_who_has_ended_is_lost_at_once(gate: Gate) -> None:
     _, task = await gate.worker(2, ask=never)
-    asked = asyncio.create_task(gate.links.ask("ask", 1, 60))
+    asked = asyncio.create_task(gate.links.request_all("ask", 1, 60))
     await asyncio.sleep(0.05)
     task.cancel()
     async with asyncio.timeout(SOON):

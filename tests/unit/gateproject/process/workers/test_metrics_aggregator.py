@@ -24,7 +24,7 @@ def test_what_is_counted_is_added_and_what_is_measured_says_whose_it_is(
     name: str, kind: str, of_first: list[str], of_second: list[str], expected: set[str]
 ) -> None:
     first, second = ([name + line for line in lines] for lines in (of_first, of_second))
-    (family,) = MetricsAggregator().of({1: told(name, kind, *first), 2: told(name, kind, *second)}).values()
+    (family,) = MetricsAggregator().aggregate({1: told(name, kind, *first), 2: told(name, kind, *second)}).values()
     assert set(family.lines) == {name + line for line in expected}
 
 
@@ -32,7 +32,9 @@ def test_counters_never_go_backwards() -> None:
     summed = MetricsAggregator()
 
     def total(**of_each: float) -> float:
-        families = summed.of({int(number[1:]): told("a_total", "counter", f"a_total{{}} {value}") for number, value in of_each.items()})
+        families = summed.aggregate(
+            {int(number[1:]): told("a_total", "counter", f"a_total{{}} {value}") for number, value in of_each.items()}
+        )
         (line,) = families["a_total"].lines
         return float(line.rpartition(" ")[2])
 

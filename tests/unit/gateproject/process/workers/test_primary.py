@@ -83,5 +83,5 @@ async def test_a_reload_that_fails_takes_back_what_was_prepared_and_one_that_suc
     assert links.asked == ["forget"]
     async with peers.change():
         await peers.commit()
-    await peers.report(ConfigurationStatus.of(ConfigWatcher(None, {})))
+    await peers.report(ConfigurationStatus.from_watcher(ConfigWatcher(None, {})))
     assert links.asked == ["forget", "commit", "status"]

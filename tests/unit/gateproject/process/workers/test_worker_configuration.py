@@ -20,7 +20,9 @@ def test_routes_that_stay_are_those_that_the_worker_has(tmp_path: Path) -> None:
     after = source.load()
     assert after.providers, "cached values of the options are included"
     written = pickle.loads(
-        pickle.dumps(WorkerConfiguration.written(after, before, ConfigurationStatus.of(source), ConfigProvenance(source.source_map), None))
+        pickle.dumps(
+            WorkerConfiguration.written(after, before, ConfigurationStatus.from_watcher(source), ConfigProvenance(source.source_map), None)
+        )
     )
     assert [type(route) for route in written.routes] == [int, bytes, int]
     read = written.read(before)
@@ -39,7 +41,7 @@ def test_routes_that_stay_are_those_that_the_worker_has(tmp_path: Path) -> None:
 def test_a_key_that_was_made_is_the_same_in_all_and_one_that_is_configured_stays_where_it_is(tmp_path: Path) -> None:
     options = make_options(tmp_path)
     key = SigningKey.from_options(options)
-    status = ConfigurationStatus.of(ConfigWatcher(None, {}))
+    status = ConfigurationStatus.from_watcher(ConfigWatcher(None, {}))
     other = WorkerConfiguration.written(options, options, status, ConfigProvenance(), key).key(key.algorithm)
     assert other is not None
     assert (other.kid, other.is_configured) == (key.kid, False)
