@@ -12,9 +12,10 @@ GUARDS = {
     "authenticate.directory": "file_source provider_directory sync_run sync",
     "authenticate.directory.vendors": "directory_api auth0_directory azure_directory snapshot_builder gitlab_directory okta_directory vendor",
     "authenticate.portal": "preferences programmatic_clients",
-    "authenticate.provider": "address_scope claim_limits client_refusals client_registry discovery django_oidc email_verification id_token "
-    "issuer key_set logout_token par provider_client provider_http signed_token single_flight_cache strict_json token_response",
+    "authenticate.provider": "address_scope claim_limits client_refusals client_registry discovery django_oidc email_verification "
+    "issuer par provider_client provider_http single_flight_cache strict_json",
     "authenticate.provider.kinds": "azure_provider generic_provider github_provider oidc_provider",
+    "authenticate.provider.tokens": "id_token key_set logout_token signed_token token_response",
     "authenticate.scim": "scim_authenticator directory_writer attribute_paths audit_text scim_directory scim_filter index patch resources",
     "authenticate.session": "linked_account_index other_session_refresh provider_initiated_logout refresh_grant refresh_requests "
     "refresh_worker session_index session_refresh session_service",

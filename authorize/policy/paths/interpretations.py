@@ -163,12 +163,12 @@ def _without_queries(texts: Iterable[str]) -> dict[str, None]:
 
 def _decoded(text: str) -> tuple[str, ...]:
     """Return the forms for servers that do not decode `%2F`, decode once, decode twice, and decode until nothing changes."""
-    without_slashes = text.replace("%3B", ";")
-    once = without_slashes.replace("%2F", "/")
+    slash_encoded = text.replace("%3B", ";")
+    once = slash_encoded.replace("%2F", "/")
     if "%25" not in text:
-        return (without_slashes, once)
-    again = _decode_escapes_again(once)
-    return (without_slashes, once, again, _ESCAPED_AGAIN.sub(_decoded_again, once) if "%2525" in once else again)
+        return (slash_encoded, once)
+    double_decoded = _decode_escapes_again(once)
+    return (slash_encoded, once, double_decoded, _ESCAPED_AGAIN.sub(_decoded_again, once) if "%2525" in once else double_decoded)
 
 
 def _decode_escapes_again(text: str) -> str:

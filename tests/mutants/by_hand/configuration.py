@@ -64,7 +64,7 @@ runtime.without(
 WITHIN = "unit/gateproject/process/test_runtime.py"
 runtime.without("a reload comes after the start", "Runtime._start", replaced("self._reloading", "asyncio.Lock()"), WITHIN)
 reload = door("gateproject.process.reload", WITHIN)
-reload.without("a part that fails undoes nothing", "Reload.tell", replaced("Exception", "ZeroDivisionError"))
+reload.without("a part that fails undoes nothing", "Reload.apply", replaced("Exception", "ZeroDivisionError"))
 kept_by_envoy = door("proxy.envoy.config_publisher", "unit/proxy/envoy/test_config_publisher.py")
 kept_by_envoy.without(
     "a configuration that Envoy refused is not sent again",

@@ -66,7 +66,7 @@ told_headers.without(
     "no bare name of another issuer is sent", "IdentityVariables.value", replaced("identity.unqualified_subject", "identity.subject")
 )
 told_headers.without(
-    "an empty claim is none", "_substitute", replaced("(said := header_value(value))", "(said := header_value(value)) is not None")
+    "an empty claim is none", "_substitute", replaced("(rendered := header_value(value))", "(rendered := header_value(value)) is not None")
 )
 header_templates = door("config.routes.route_identity_headers", "unit/config/routes/test_route_identity_headers.py")
 header_templates.without("only gate sets identity headers", "reserved_headers", returns("()"), WORDS)

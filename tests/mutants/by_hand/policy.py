@@ -58,10 +58,10 @@ readings.without(
     replaced("_strip_parameters((written, *_without_authority(written)))", "dict.fromkeys((written,))"),
 )
 readings.without("parameters are cut after decoding", "_forms", replaced("_strip_parameters(decoded)", "decoded"))
-readings.without("an encoded slash is decoded", "_decoded", replaced('most.replace("%2F", "/")', "most"))
-readings.without("an encoded slash is left alone", "_decoded", replaced("(most, once)", "(once,)"))
+readings.without("an encoded slash is decoded", "_decoded", replaced('slash_encoded.replace("%2F", "/")', "slash_encoded"))
+readings.without("an encoded slash is left alone", "_decoded", replaced("(slash_encoded, once)", "(once,)"))
 readings.without("an encoded semicolon is decoded", "_decoded", replaced('text.replace("%3B", ";")', "text"))
-readings.without("some decode twice", "_decoded", lacks("twice"))
+readings.without("some decode twice", "_decoded", lacks("double_decoded"))
 readings.without("a backslash that was encoded twice is a slash", "_forms", replaced('text.replace("%5C", "/")', "text"))
 readings.without("two slashes begin a host", "_without_authority", lacks("'/' + text[2:].partition('/')[2]"))
 readings.without("a session in the path is dropped", "_forms", replaced('_COOKIELESS.sub("", text) or "/"', "text"))

@@ -43,7 +43,7 @@ worker.without(
     replaced("self.started_at + FAILURE_GRACE", "self.started_at"),
 )
 
-tokens = door("authenticate.provider.tokens.token_response", "unit/authenticate/provider/test_token_response.py")
+tokens = door("authenticate.provider.tokens.token_response", "unit/authenticate/provider/tokens/test_token_response.py")
 tokens.without(
     "a token fits into a header",
     "_token",

@@ -43,7 +43,7 @@ loaded = door("authorize.identity.identity_builder", "unit/authorize/identity/te
 loaded.without(
     "an address of a directory is of its provider's domains",
     "build_identity",
-    replaced("authoritative_email(person.email, provider)", "_text(person.email)"),
+    replaced("authoritative_email(directory_user.email, provider)", "_text(directory_user.email)"),
 )
 
 rows = door("databroker.projection.rows", "unit/databroker/projection/test_rows.py")

@@ -4,7 +4,9 @@ from tests.mutants.mutant import door
 from tests.mutants.operations import in_text, lacks, omits, passes, replaced, skips
 
 key_set = door(
-    "authenticate.provider.tokens.key_set", "unit/authenticate/provider/test_key_set.py", "unit/authenticate/provider/test_id_token.py"
+    "authenticate.provider.tokens.key_set",
+    "unit/authenticate/provider/tokens/test_key_set.py",
+    "unit/authenticate/provider/tokens/test_id_token.py",
 )
 key_set.without("at_hash is of its algorithm", "ALGORITHMS", replaced("hashlib.sha384", "hashlib.sha256", 3))
 key_set.without(

@@ -3,7 +3,7 @@
 from tests.mutants.mutant import door
 from tests.mutants.operations import always, lacks, replaced
 
-logout_token = door("authenticate.provider.tokens.logout_token", "unit/authenticate/provider/test_logout_token.py")
+logout_token = door("authenticate.provider.tokens.logout_token", "unit/authenticate/provider/tokens/test_logout_token.py")
 logout_token.without(
     "a logout token has an id", "verify", replaced('LOGOUT_TOKEN.string_claim(payload, "jti")', 'str(payload.get("jti", ""))')
 )

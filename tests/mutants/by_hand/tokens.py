@@ -75,7 +75,7 @@ bearer_tokens.without(
     "a bearer token names a subject", "_check_claims", replaced('kind.string_claim(payload, "sub")', 'payload.setdefault("sub", "")')
 )
 bearer_tokens.without(
-    "an ID token is no access token", "_check_claims", replaced('has_nonce or says == "ID" or not has_scope', "not has_scope")
+    "an ID token is no access token", "_check_claims", replaced('has_nonce or declared_type == "ID" or not has_scope', "not has_scope")
 )
 bearer_tokens.without(
     "an address of another issuer is a claim",

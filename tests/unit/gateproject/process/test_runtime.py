@@ -236,17 +236,15 @@ async def test_what_fails_after_the_swap_undoes_nothing_and_is_told_as_it_is(
     assert (success(), [problem.key for problem in running.status.problems]) == (0.0, [part])
 
 
-async def test_each_part_that_is_told_is_made_to_fail_above_and_access_is_told_first(
-    running: Runtime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[str] = []
+async def test_applies_every_part_and_access_first(running: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    applied: list[str] = []
 
-    async def tell(self: Reload, part: str, step: object) -> None:
-        told.append(part)
+    async def apply(self: Reload, part: str, step: object) -> None:
+        applied.append(part)
 
-    monkeypatch.setattr(Reload, "tell", tell)
+    monkeypatch.setattr(Reload, "apply", apply)
     await running.reload()
-    assert told == ["open streams", *AFTER]
+    assert applied == ["open streams", *AFTER]
 
 
 async def test_an_envoy_that_is_silent_holds_up_no_policy(running: Runtime) -> None:

@@ -28,7 +28,7 @@ class LinksOfATest:
     def __init__(self, *links: LinkOfATest):
         self.links, self.asked = links, []
 
-    async def ask(self, what: str, given: object, seconds: float) -> dict[LinkOfATest, Any]:
+    async def request_all(self, what: str, argument: object, seconds: float) -> dict[LinkOfATest, Any]:
         self.asked.append(what)
         return {link: link.answers.get(what) for link in self.links if not link.is_killed}
 
