@@ -16,9 +16,9 @@ from proxy.upstreams.upstream_connection import UpstreamConnection
 from tests.repo.test_layout import ROOT, trees
 
 UPSTREAMS = "unit/proxy/upstreams/test_upstream_client.py"
-READ_SLOWLY = f"{UPSTREAMS}::test_little_is_held_for_a_client_that_reads_slowly"
-BROKE_OFF = f"{UPSTREAMS}::test_what_came_before_an_answer_broke_off_is_read_first"
-RESET = "unit/proxy/upstreams/test_upstream_connection.py::test_an_answer_whose_upstream_resets_before_it_is_read_is_whole"
+READ_SLOWLY = f"{UPSTREAMS}::test_buffer_is_small_for_slow_client"
+BROKE_OFF = f"{UPSTREAMS}::test_bytes_before_a_reset_are_read_first"
+RESET = "unit/proxy/upstreams/test_upstream_connection.py::test_response_survives_reset_of_the_connection"
 HALF_CLOSE = "unit/proxy/listener/test_tunnel_transport.py::test_data_after_close_notify_is_dropped"
 TRANSPORT = "unit/proxy/listener/test_client_transport.py"
 TURNS = "unit/proxy/listener/test_fair_selector.py::test_loop_uses_priorities_and_demotes_new_connections"
@@ -28,12 +28,10 @@ CLUSTER = "integration/databroker/store/test_redis_client.py::test_a_cluster_tha
 # (library, None for Python's own; where it is used; name) -> where it is tested.
 USED = {
     ("aiohttp", "proxy/upstreams/upstream_client.py", "_family"): f"{UPSTREAMS}::test_only_addresses_of_the_chosen_family_are_used",
-    ("aiohttp", "proxy/upstreams/upstream_client.py", "_factory"): f"{UPSTREAMS}::test_connections_are_used_again",
+    ("aiohttp", "proxy/upstreams/upstream_client.py", "_factory"): f"{UPSTREAMS}::test_connections_are_reused",
     ("aiohttp", "proxy/upstreams/upstream_exchange.py", "_buffer"): BROKE_OFF,
     ("aiohttp", "proxy/upstreams/upstream_exchange.py", "_read_nowait"): BROKE_OFF,
-    ("aiohttp", "proxy/upstreams/upstream_exchange.py", "_tail"): (
-        f"{UPSTREAMS}::test_what_comes_with_a_change_of_protocols_is_given_to_who_takes_over"
-    ),
+    ("aiohttp", "proxy/upstreams/upstream_exchange.py", "_tail"): (f"{UPSTREAMS}::test_bytes_after_101_reach_the_new_protocol"),
     ("aiohttp", "proxy/upstreams/upstream_connection.py", "_loop"): READ_SLOWLY,
     ("aiohttp", "proxy/upstreams/upstream_connection.py", "_payload"): READ_SLOWLY,
     ("aiohttp", "proxy/upstreams/upstream_connection.py", "_low_water"): READ_SLOWLY,

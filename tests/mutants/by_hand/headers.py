@@ -178,7 +178,7 @@ pages.without(
 forwarding_headers = door("proxy.rewriting.forwarded_headers", "unit/proxy/rewriting/test_forwarded_headers.py")
 forwarding_headers.without("a port belongs to its scheme", "_port", replaced("{*_DEFAULT_PORTS.values()} - {default}", "()"))
 forwarding_headers.without(
-    "a trusted peer's Forwarded counts alone", "_build", replaced('by_name.keys() == {b"forwarded"}', 'b"forwarded" in given')
+    "a trusted peer's Forwarded counts alone", "_build", replaced('by_name.keys() == {b"forwarded"}', 'b"forwarded" in by_name')
 )
 
 DATAPLANE = "unit/proxy/planes/test_embedded.py"

@@ -145,7 +145,7 @@ userinfo.without(
 )
 
 bearer_headers = door(
-    "proxy.rewriting.request_headers", "unit/proxy/rewriting/test_request_headers.py::test_a_credential_that_was_for_us_goes_no_further"
+    "proxy.rewriting.request_headers", "unit/proxy/rewriting/test_request_headers.py::test_withheld_credentials_are_dropped"
 )
 bearer_headers.without(
     "an upstream sees no bearer's token",

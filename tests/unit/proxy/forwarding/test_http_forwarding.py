@@ -11,11 +11,11 @@ from tests.support.upstream import OK, CanaryUpstream
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-SOON = 5.0  # seconds; a bound for what must happen, never a measure
+TIMEOUT = 5.0  # seconds
 
 
 class Downstream:
-    """The client's side of one request, as ASGI messages."""
+    """Client side of one request, as ASGI messages."""
 
     def __init__(self):
         self.sent = []
@@ -29,14 +29,14 @@ class Downstream:
         self.sent.append(message)
         self._sent_one.set()
 
-    def says(self, body, *, more=False):
+    def send_body(self, body, *, more=False):
         self._incoming.put_nowait({"type": "http.request", "body": body, "more_body": more})
 
-    def leaves(self):
+    def disconnect(self):
         self._incoming.put_nowait({"type": "http.disconnect"})
 
     async def until(self, condition):
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(TIMEOUT):
             while not condition(self):
                 self._sent_one.clear()
                 await self._sent_one.wait()
@@ -60,13 +60,13 @@ def make_request(canary, method="GET", **keys):
     return OutgoingRequest(Upstream.build(route), method, b"/", [(b"host", b"u")], **keys)
 
 
-def carry(request, client, downstream):
+def forward_request(request, client, downstream):
     return forward(request, client, downstream.receive, downstream.send, list, StreamHandle())
 
 
-async def test_a_small_answer_is_two_messages(client, downstream):
+async def test_small_response_is_two_messages(client, downstream):
     async with CanaryUpstream() as canary:
-        assert await carry(make_request(canary), client, downstream) == ForwardResult(200, 2, TerminationReason.COMPLETE)
+        assert await forward_request(make_request(canary), client, downstream) == ForwardResult(200, 2, TerminationReason.COMPLETE)
     assert downstream.sent == [
         {"type": "http.response.start", "status": 200, "headers": [(b"Content-Length", b"2")]},
         {"type": "http.response.body", "body": b"ok", "more_body": False},
@@ -74,13 +74,13 @@ async def test_a_small_answer_is_two_messages(client, downstream):
 
 
 @pytest.mark.parametrize(("method", "answer"), [("HEAD", b"200 OK"), ("GET", b"204 No Content"), ("GET", b"304 Not Modified")])
-async def test_an_answer_without_a_body_is_complete(client, downstream, method, answer):
+async def test_response_without_body_is_complete(client, downstream, method, answer):
     async with CanaryUpstream(b"HTTP/1.1 " + answer + b"\r\nContent-Length: 9\r\n\r\n") as canary:
-        await carry(make_request(canary, method), client, downstream)
+        await forward_request(make_request(canary, method), client, downstream)
     assert downstream.sent[1:] == [{"type": "http.response.body", "body": b"", "more_body": False}]
 
 
-async def test_each_part_of_the_answer_is_passed_on_at_once(client, downstream):
+async def test_response_chunks_are_forwarded_immediately(client, downstream):
     async def script(conversation):
         await conversation.head()
         await conversation.send(EVENTS + b"8\r\ndata: 1\n\r\n")
@@ -88,7 +88,7 @@ async def test_each_part_of_the_answer_is_passed_on_at_once(client, downstream):
         await conversation.send(b"8\r\ndata: 2\n\r\n0\r\n\r\n")
 
     async with CanaryUpstream(script=script) as canary:
-        result = await carry(make_request(canary), client, downstream)
+        result = await forward_request(make_request(canary), client, downstream)
     assert (result.termination, downstream.body) == (TerminationReason.COMPLETE, b"data: 1\ndata: 2\n")
 
 
@@ -100,39 +100,39 @@ async def test_a_request_body_streams_while_the_client_still_sends(client, downs
         await conversation.head()
         size = 3 if content_length else 8  # a chunk of three has five bytes of framing
         parts.append(await conversation.read(size))
-        downstream.says(b"def")
+        downstream.send_body(b"def")
         parts.append(await conversation.read(size))
         await conversation.send(OK)
 
     async with CanaryUpstream(script=script) as canary:
-        downstream.says(b"abc", more=True)
+        downstream.send_body(b"abc", more=True)
         request = make_request(canary, "POST", has_body=True, content_length=content_length)
-        assert (await carry(request, client, downstream)).status == 200
+        assert (await forward_request(request, client, downstream)).status == 200
     assert [b"abc" in parts[0], b"def" in parts[1]] == [True, True]
 
 
-def closes_when_asked_again(unanswered):
-    """A script that answers one request a connection; the head of another one is put into `unanswered`."""
+def closes_on_second_request(unanswered_heads):
+    """Return a script that responds to one request per connection, and adds the head of the next one to `unanswered_heads`."""
 
     async def script(conversation):
         await conversation.request()
         await conversation.send(OK)
-        unanswered.append(await conversation.head())
+        unanswered_heads.append(await conversation.head())
 
     return script
 
 
 @pytest.mark.parametrize("method", ["GET", "OPTIONS", "DELETE", "PUT"])
-async def test_a_request_that_met_a_closing_connection_is_sent_once_more_on_a_fresh_one(client, method):
-    unanswered = []
-    async with CanaryUpstream(script=closes_when_asked_again(unanswered)) as canary:
-        await carry(make_request(canary), client, Downstream())
-        again = Downstream()
-        assert (await carry(make_request(canary, method), client, again)).termination is TerminationReason.COMPLETE
-        assert (again.statuses, len(unanswered), canary.connections) == ([200], 1, 2)
+async def test_idempotent_request_on_stale_connection_is_retried_on_a_new_one(client, method):
+    unanswered_heads = []
+    async with CanaryUpstream(script=closes_on_second_request(unanswered_heads)) as canary:
+        await forward_request(make_request(canary), client, Downstream())
+        second = Downstream()
+        assert (await forward_request(make_request(canary, method), client, second)).termination is TerminationReason.COMPLETE
+        assert (second.statuses, len(unanswered_heads), canary.connections) == ([200], 1, 2)
 
 
-async def test_a_request_that_finds_two_closing_connections_is_not_sent_a_third_time(client, downstream):
+async def test_request_is_retried_only_once(client, downstream):
     seen = []
 
     async def script(conversation):
@@ -142,24 +142,24 @@ async def test_a_request_that_finds_two_closing_connections_is_not_sent_a_third_
             seen.append(await conversation.head())
 
     async with CanaryUpstream(script=script) as canary:
-        await carry(make_request(canary), client, Downstream())
+        await forward_request(make_request(canary), client, Downstream())
         with pytest.raises(UpstreamError):
-            await carry(make_request(canary), client, downstream)
+            await forward_request(make_request(canary), client, downstream)
     assert len(seen) == 3
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH", "FROB"])
-async def test_what_may_not_be_done_twice_is_sent_once(client, method):
-    unanswered = []
-    async with CanaryUpstream(script=closes_when_asked_again(unanswered)) as canary:
-        await carry(make_request(canary), client, Downstream())
+async def test_non_idempotent_request_is_not_retried(client, method):
+    unanswered_heads = []
+    async with CanaryUpstream(script=closes_on_second_request(unanswered_heads)) as canary:
+        await forward_request(make_request(canary), client, Downstream())
         with pytest.raises(UpstreamError):
-            await carry(make_request(canary, method), client, Downstream())
-        assert (len(unanswered), canary.connections) == (1, 1)
+            await forward_request(make_request(canary, method), client, Downstream())
+        assert (len(unanswered_heads), canary.connections) == (1, 1)
 
 
 @pytest.mark.parametrize("has_sent_part", [False, True])
-async def test_a_body_is_sent_again_only_where_nothing_of_it_was_sent(client, downstream, has_sent_part):
+async def test_request_with_body_is_retried_only_before_its_body_is_sent(client, downstream, has_sent_part):
     heads, bodies = [], []
 
     async def script(conversation):
@@ -170,24 +170,24 @@ async def test_a_body_is_sent_again_only_where_nothing_of_it_was_sent(client, do
             if has_sent_part:
                 await conversation.read(2)
             return
-        downstream.says(b"body")
+        downstream.send_body(b"body")
         bodies.append(await conversation.read(4))
         await conversation.send(OK)
 
     if has_sent_part:
-        downstream.says(b"bo", more=True)
+        downstream.send_body(b"bo", more=True)
     async with CanaryUpstream(script=script) as canary:
-        await carry(make_request(canary), client, Downstream())
+        await forward_request(make_request(canary), client, Downstream())
         request = make_request(canary, "PUT", has_body=True, content_length=4)
         if has_sent_part:
             with pytest.raises(UpstreamError):
-                await carry(request, client, downstream)
+                await forward_request(request, client, downstream)
         else:
-            assert (await carry(request, client, downstream)).status == 200
+            assert (await forward_request(request, client, downstream)).status == 200
     assert (len(heads), bodies) == ((2, []) if has_sent_part else (3, [b"body"]))
 
 
-async def test_a_body_that_comes_while_its_request_is_sent_again_is_sent_too(downstream):
+async def test_body_that_arrives_during_a_retry_is_sent(downstream):
     heads, bodies = [], []
 
     async def script(conversation):
@@ -202,20 +202,20 @@ async def test_a_body_that_comes_while_its_request_is_sent_again_is_sent_too(dow
     class FarUpstream(UpstreamClient):
         async def open(self, request, *, force_new=False):
             if force_new:
-                downstream.says(b"body")
+                downstream.send_body(b"body")
                 for _ in range(5):
                     await asyncio.sleep(0)
             return await super().open(request, force_new=force_new)
 
     client = FarUpstream()
-    async with CanaryUpstream(script=script) as canary, asyncio.timeout(SOON):
-        await carry(make_request(canary), client, Downstream())
-        assert (await carry(make_request(canary, "PUT", has_body=True, content_length=4), client, downstream)).status == 200
+    async with CanaryUpstream(script=script) as canary, asyncio.timeout(TIMEOUT):
+        await forward_request(make_request(canary), client, Downstream())
+        assert (await forward_request(make_request(canary, "PUT", has_body=True, content_length=4), client, downstream)).status == 200
     await client.close()
     assert (len(heads), bodies) == (3, [b"body"])
 
 
-async def test_a_slow_client_holds_the_upstream_back(client):
+async def test_slow_client_causes_back_pressure(client):
     may_go_on, has_arrived = asyncio.Event(), asyncio.Event()
 
     class SlowDownstream(Downstream):
@@ -233,11 +233,11 @@ async def test_a_slow_client_holds_the_upstream_back(client):
         for _ in range(512):
             await conversation.send(b"x" * 65536)
             written += 65536
-        await has_arrived.wait()  # the length ends the answer, not the connection
+        await has_arrived.wait()  # the response ends by its length, not with the connection
 
     downstream = SlowDownstream()
     async with CanaryUpstream(script=script) as canary:
-        task = asyncio.ensure_future(carry(make_request(canary), client, downstream))
+        task = asyncio.ensure_future(forward_request(make_request(canary), client, downstream))
         await downstream.until(lambda client: len(client.sent) == 2)
         stuck = -1
         while stuck != written:
@@ -249,7 +249,7 @@ async def test_a_slow_client_holds_the_upstream_back(client):
         has_arrived.set()
 
 
-async def test_a_slow_upstream_holds_the_client_back(client, downstream):
+async def test_slow_upstream_causes_back_pressure(client, downstream):
     received = 0
 
     may_go_on = asyncio.Event()
@@ -279,7 +279,7 @@ async def test_a_slow_upstream_holds_the_client_back(client, downstream):
         assert (await task).status == 200
 
 
-async def test_an_early_answer_reaches_a_client_that_still_uploads(client, downstream):
+async def test_early_response_reaches_uploading_client(client, downstream):
     async def script(conversation):
         await conversation.head()
         await conversation.send(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno")
@@ -288,14 +288,14 @@ async def test_an_early_answer_reaches_a_client_that_still_uploads(client, downs
 
     hung_up = asyncio.Event()
     async with CanaryUpstream(script=script) as canary:
-        downstream.says(b"abc", more=True)
-        result = await carry(make_request(canary, "POST", has_body=True, content_length=1000), client, downstream)
+        downstream.send_body(b"abc", more=True)
+        result = await forward_request(make_request(canary, "POST", has_body=True, content_length=1000), client, downstream)
         assert (result.status, downstream.body) == (413, b"no")
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(TIMEOUT):
             await hung_up.wait()
 
 
-async def test_an_early_answer_survives_that_the_upstream_hangs_up(client, downstream):
+async def test_early_response_survives_upstream_close(client, downstream):
     async def script(conversation):
         await conversation.request()
         await conversation.send(b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno")
@@ -303,12 +303,12 @@ async def test_an_early_answer_survives_that_the_upstream_hangs_up(client, downs
 
     async with CanaryUpstream(script=script) as canary:
         request = make_request(canary, "POST", has_body=True, content_length=3)
-        downstream.says(b"abc")
-        assert (await carry(request, client, downstream)).status == 413
+        downstream.send_body(b"abc")
+        assert (await forward_request(request, client, downstream)).status == 413
 
 
 @pytest.mark.parametrize("answer", [b"", CHUNKED + b"2\r\nok\r\n"])
-async def test_a_client_that_leaves_ends_the_upstream_request(client, downstream, answer):
+async def test_client_disconnect_closes_upstream_request(client, downstream, answer):
     async def script(conversation):
         await conversation.head()
         await conversation.send(answer)
@@ -318,33 +318,33 @@ async def test_a_client_that_leaves_ends_the_upstream_request(client, downstream
 
     arrived, hung_up = asyncio.Event(), asyncio.Event()
     async with CanaryUpstream(script=script) as canary:
-        task = asyncio.ensure_future(carry(make_request(canary), client, downstream))
+        task = asyncio.ensure_future(forward_request(make_request(canary), client, downstream))
         await arrived.wait()
-        downstream.leaves()
-        async with asyncio.timeout(SOON):
+        downstream.disconnect()
+        async with asyncio.timeout(TIMEOUT):
             assert (await task).termination is TerminationReason.CLIENT_DISCONNECTED
             await hung_up.wait()
     assert ABORT not in downstream.sent
 
 
-async def test_a_client_that_leaves_during_its_upload_ends_the_upstream_request(client, downstream):
+async def test_client_disconnect_during_upload_closes_upstream_request(client, downstream):
     async def script(conversation):
         await conversation.head()
         await conversation.read(3)
-        downstream.leaves()
+        downstream.disconnect()
         await conversation.ended()
         hung_up.set()
 
     hung_up = asyncio.Event()
     async with CanaryUpstream(script=script) as canary:
-        downstream.says(b"abc", more=True)
+        downstream.send_body(b"abc", more=True)
         request = make_request(canary, "POST", has_body=True, content_length=1000)
-        async with asyncio.timeout(SOON):
-            assert await carry(request, client, downstream) == ForwardResult(None, 0, TerminationReason.CLIENT_DISCONNECTED)
+        async with asyncio.timeout(TIMEOUT):
+            assert await forward_request(request, client, downstream) == ForwardResult(None, 0, TerminationReason.CLIENT_DISCONNECTED)
             await hung_up.wait()
 
 
-async def test_a_client_that_is_gone_while_we_send_ends_the_upstream_request(client):
+async def test_send_error_closes_upstream_request(client):
     async def send(message):
         raise ConnectionResetError
 
@@ -353,7 +353,7 @@ async def test_a_client_that_is_gone_while_we_send_ends_the_upstream_request(cli
     assert result.termination is TerminationReason.CLIENT_DISCONNECTED
 
 
-async def test_the_servers_own_cancellation_is_not_swallowed(client, downstream):
+async def test_external_cancellation_propagates(client, downstream):
     async def script(conversation):
         await conversation.head()
         arrived.set()
@@ -362,57 +362,57 @@ async def test_the_servers_own_cancellation_is_not_swallowed(client, downstream)
 
     arrived, hung_up = asyncio.Event(), asyncio.Event()
     async with CanaryUpstream(script=script) as canary:
-        task = asyncio.ensure_future(carry(make_request(canary), client, downstream))
+        task = asyncio.ensure_future(forward_request(make_request(canary), client, downstream))
         await arrived.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(TIMEOUT):
             await hung_up.wait()
 
 
 @pytest.mark.parametrize("timeout", [0.02, 0.12])
-async def test_an_upstream_that_does_not_answer_in_time_is_a_timeout(client, downstream, timeout):
+async def test_slow_response_raises_upstream_timeout(client, downstream, timeout):
     async def script(conversation):
         await conversation.head()
         await conversation.ended()
 
     async with CanaryUpstream(script=script) as canary:
         with pytest.raises(UpstreamTimeout):
-            await carry(make_request(canary, timeout=timeout), client, downstream)
+            await forward_request(make_request(canary, timeout=timeout), client, downstream)
     assert downstream.sent == []
 
 
-async def test_the_time_counts_from_the_end_of_the_request(client, downstream):
+async def test_timeout_starts_at_end_of_request(client, downstream):
     async def script(conversation):
         await conversation.head()
         await conversation.read(3)
         for _ in range(5):
             await asyncio.sleep(0.05)
-        downstream.says(b"def")
+        downstream.send_body(b"def")
         await conversation.read(3)
         await conversation.send(OK)
 
     async with CanaryUpstream(script=script) as canary:
-        downstream.says(b"abc", more=True)
+        downstream.send_body(b"abc", more=True)
         request = make_request(canary, "POST", has_body=True, content_length=6, timeout=0.2)
-        assert (await carry(request, client, downstream)).status == 200
+        assert (await forward_request(request, client, downstream)).status == 200
 
 
-async def test_the_time_counts_to_the_end_of_the_response(client, downstream):
+async def test_timeout_includes_response_body(client, downstream):
     async def script(conversation):
         await conversation.head()
         await conversation.send(CHUNKED + b"2\r\nok\r\n")
         await conversation.ended()
 
     async with CanaryUpstream(script=script) as canary:
-        result = await carry(make_request(canary, timeout=0.12), client, downstream)
+        result = await forward_request(make_request(canary, timeout=0.12), client, downstream)
     assert result == ForwardResult(200, 2, TerminationReason.TIMEOUT)
     assert downstream.sent[-1] == ABORT
 
 
-@pytest.mark.parametrize(("is_default", "ending"), [(True, TerminationReason.COMPLETE), (False, TerminationReason.TIMEOUT)])
-async def test_an_event_stream_is_cut_by_a_set_timeout_only(client, downstream, is_default, ending):
+@pytest.mark.parametrize(("is_default", "reason"), [(True, TerminationReason.COMPLETE), (False, TerminationReason.TIMEOUT)])
+async def test_default_timeout_does_not_apply_to_event_streams(client, downstream, is_default, reason):
     async def script(conversation):
         await conversation.head()
         await conversation.send(EVENTS + b"2\r\n:\n\r\n")
@@ -422,45 +422,45 @@ async def test_an_event_stream_is_cut_by_a_set_timeout_only(client, downstream, 
         await conversation.ended()
 
     async with CanaryUpstream(script=script) as canary:
-        result = await carry(make_request(canary, timeout=0.2, is_default_timeout=is_default), client, downstream)
-    assert result.termination is ending
+        result = await forward_request(make_request(canary, timeout=0.2, is_default_timeout=is_default), client, downstream)
+    assert result.termination is reason
 
 
-async def test_a_client_that_leaves_an_event_stream_is_noticed(client, downstream):
+async def test_client_disconnect_ends_event_stream(client, downstream):
     async def script(conversation):
         await conversation.head()
         await conversation.send(EVENTS + b"2\r\n:\n\r\n")
         await conversation.ended()
 
     async with CanaryUpstream(script=script) as canary:
-        task = asyncio.ensure_future(carry(make_request(canary, timeout=30.0, is_default_timeout=True), client, downstream))
+        task = asyncio.ensure_future(forward_request(make_request(canary, timeout=30.0, is_default_timeout=True), client, downstream))
         await downstream.until(lambda client: client.body)
-        downstream.leaves()
-        async with asyncio.timeout(SOON):
+        downstream.disconnect()
+        async with asyncio.timeout(TIMEOUT):
             assert (await task).termination is TerminationReason.CLIENT_DISCONNECTED
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", CHUNKED + b"2\r\nok\r\n"])
-async def test_an_answer_that_breaks_off_does_not_look_finished(client, downstream, answer):
+async def test_incomplete_response_is_aborted(client, downstream, answer):
     async def script(conversation):
         await conversation.head()
         await conversation.send(answer)
         await downstream.until(lambda client: client.body)
 
     async with CanaryUpstream(script=script) as canary:
-        assert (await carry(make_request(canary), client, downstream)).termination is TerminationReason.UPSTREAM_RESET
+        assert (await forward_request(make_request(canary), client, downstream)).termination is TerminationReason.UPSTREAM_RESET
     assert downstream.sent[-1] == ABORT
     assert not any(message.get("more_body") is False for message in downstream.sent)
 
 
-async def test_trouble_before_the_headers_leaves_the_answer_to_us(client, downstream):
+async def test_error_before_response_headers_sends_nothing(client, downstream):
     async with CanaryUpstream(b"HTTP/1.1 nonsense\r\n\r\n") as canary:
         with pytest.raises(UpstreamError):
-            await carry(make_request(canary), client, downstream)
+            await forward_request(make_request(canary), client, downstream)
     assert downstream.sent == []
 
 
-async def test_a_response_that_the_header_rules_refuse_is_not_begun(client, downstream):
+async def test_response_with_refused_headers_is_not_started(client, downstream):
     def refuse(headers):
         raise UpstreamError("split")
 
@@ -470,7 +470,7 @@ async def test_a_response_that_the_header_rules_refuse_is_not_begun(client, down
     assert downstream.sent == []
 
 
-async def test_no_task_stays_behind_when_a_request_is_over(client, downstream):
+async def test_no_task_remains_after_a_request(client, downstream):
     async def script(conversation):
         while True:
             await conversation.request()
@@ -479,9 +479,9 @@ async def test_no_task_stays_behind_when_a_request_is_over(client, downstream):
             await conversation.send(OK)
 
     async with CanaryUpstream(script=script) as canary:
-        downstream.says(b"abc")
-        await carry(make_request(canary, "POST", has_body=True, content_length=3, timeout=30.0), client, downstream)
-        await carry(make_request(canary, timeout=30.0), client, Downstream())
+        downstream.send_body(b"abc")
+        await forward_request(make_request(canary, "POST", has_body=True, content_length=3, timeout=30.0), client, downstream)
+        await forward_request(make_request(canary, timeout=30.0), client, Downstream())
         await asyncio.sleep(0)
-        # The upstream's own tasks have no name.
+        # The tasks of the test upstream have no name.
         assert [name for task in asyncio.all_tasks() if not (name := task.get_name()).startswith("Task-")] == []

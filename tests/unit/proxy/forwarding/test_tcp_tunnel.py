@@ -1,4 +1,4 @@
-"""A tunnel begins with its upstream, carries bytes as they are, and each side ends its own direction."""
+"""TCP tunnels start once the upstream is connected, relay bytes unchanged, and half-close each direction."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from proxy.forwarding.tcp_tunnel import TunnelLimits, tunnel_tcp
 
 from .test_tunnel import Recorder
 
-SOON = 10.0  # seconds
+TIMEOUT = 10.0  # seconds
 
 
 class Ends(Recorder):
@@ -20,39 +20,44 @@ class Ends(Recorder):
         self.ends.append("eof")
 
 
-class Carried:
-    """`carry_tcp` between two recorders; `client` and `upstream` are the sides that get what each says."""
+class TunnelRun:
+    """Run of `tunnel_tcp` between two recorders. `client` and `upstream` are the sides that receive data from each."""
 
-    def __init__(self, *, timeout=None, silence=None, is_gone=False, problem=None):
+    def __init__(self, *, timeout=None, idle_timeout=None, is_disconnected=False, error=None):
         self.to_client, self.to_upstream = Ends(), Ends()
-        self.handle, self._limits, self._is_gone, self._problem = StreamHandle(), TunnelLimits(timeout, silence), is_gone, problem
+        self.handle, self._limits, self._is_disconnected, self._error = (
+            StreamHandle(),
+            TunnelLimits(timeout, idle_timeout),
+            is_disconnected,
+            error,
+        )
         self.may_dial = asyncio.Event()
-        self.left = asyncio.Event()
+        self.disconnected = asyncio.Event()
 
     async def _dial(self, side):
         await self.may_dial.wait()
-        if self._problem is not None:
-            raise self._problem
+        if self._error is not None:
+            raise self._error
         self.upstream = side
         side.connection_made(self.to_upstream)
 
     def _take_over(self, headers, side):
-        if self._is_gone:
+        if self._is_disconnected:
             raise ConnectionError
         self.headers, self.client = headers, side
         return self.to_client, b"ahead "
 
     async def _receive(self):
-        await self.left.wait()
+        await self.disconnected.wait()
         return {"type": "http.disconnect"}
 
     async def __aenter__(self):
-        carried = tunnel_tcp("db", self._dial, self._take_over, [(b"x-request-id", b"r")], self._receive, self._limits, self.handle)
-        self.task = asyncio.ensure_future(carried)
+        run = tunnel_tcp("db", self._dial, self._take_over, [(b"x-request-id", b"r")], self._receive, self._limits, self.handle)
+        self.task = asyncio.ensure_future(run)
         await asyncio.sleep(0)
         return self
 
-    async def begin(self):
+    async def start(self):
         self.may_dial.set()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -62,133 +67,133 @@ class Carried:
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
 
-    async def ended(self):
-        async with asyncio.timeout(SOON):
+    async def finished(self):
+        async with asyncio.timeout(TIMEOUT):
             return await asyncio.shield(self.task)
 
 
-async def test_nothing_is_said_before_the_upstream_is_there_and_then_everything():
-    async with Carried() as carried:
-        assert not hasattr(carried, "client")
-        await carried.begin()
-        carried.client.data_received(b"up")
-        carried.upstream.data_received(b"down")
-        assert (carried.to_upstream.written, carried.to_client.written) == (b"ahead up", b"down")
-        assert carried.to_upstream.is_reading
-        carried.upstream.connection_lost(None)
-        result = await carried.ended()
+async def test_client_data_is_sent_after_the_upstream_connects():
+    async with TunnelRun() as run:
+        assert not hasattr(run, "client")
+        await run.start()
+        run.client.data_received(b"up")
+        run.upstream.data_received(b"down")
+        assert (run.to_upstream.written, run.to_client.written) == (b"ahead up", b"down")
+        assert run.to_upstream.is_reading
+        run.upstream.connection_lost(None)
+        result = await run.finished()
         assert (result.status, result.bytes_sent, result.bytes_received, result.termination) == (200, 4, 8, TerminationReason.COMPLETE)
 
 
-async def test_each_side_ends_its_own_direction():
-    async with Carried() as carried:
-        await carried.begin()
-        assert carried.client.eof_received()
-        assert carried.to_upstream.ends == ["eof"]
-        carried.upstream.data_received(b"late answer")
-        assert carried.to_client.written == b"late answer"
-        assert not carried.upstream.eof_received()
-        assert carried.to_client.ends[0] == "eof"
-        assert (await carried.ended()).termination is TerminationReason.COMPLETE
+async def test_each_side_half_closes():
+    async with TunnelRun() as run:
+        await run.start()
+        assert run.client.eof_received()
+        assert run.to_upstream.ends == ["eof"]
+        run.upstream.data_received(b"late answer")
+        assert run.to_client.written == b"late answer"
+        assert not run.upstream.eof_received()
+        assert run.to_client.ends[0] == "eof"
+        assert (await run.finished()).termination is TerminationReason.COMPLETE
 
 
-async def test_an_end_waits_for_what_the_other_side_has_not_taken():
-    async with Carried() as carried:
-        await carried.begin()
-        carried.client.pause_writing()
-        carried.upstream.eof_received()
-        assert carried.to_client.ends == []
-        carried.client.resume_writing()
-        assert carried.to_client.ends == ["eof"]
+async def test_half_close_waits_for_congested_peer():
+    async with TunnelRun() as run:
+        await run.start()
+        run.client.pause_writing()
+        run.upstream.eof_received()
+        assert run.to_client.ends == []
+        run.client.resume_writing()
+        assert run.to_client.ends == ["eof"]
 
 
-async def test_what_breaks_off_is_broken_off_for_the_other_side_too():
-    async with Carried() as carried:
-        await carried.begin()
-        carried.upstream.connection_lost(ConnectionResetError())
-        assert (await carried.ended()).termination is TerminationReason.UPSTREAM_RESET
-        assert carried.to_client.ends[0] == "abort"
+async def test_reset_is_passed_on():
+    async with TunnelRun() as run:
+        await run.start()
+        run.upstream.connection_lost(ConnectionResetError())
+        assert (await run.finished()).termination is TerminationReason.UPSTREAM_RESET
+        assert run.to_client.ends[0] == "abort"
 
 
-async def test_access_that_ends_cuts_it_at_once():
-    async with Carried() as carried:
-        await carried.begin()
-        carried.handle.cancel()
-        carried.client.data_received(b"late")
-        assert carried.to_upstream.written == b"ahead "
-        assert (carried.to_upstream.ends[0], carried.to_client.ends[0]) == ("abort", "abort")
-        assert (await carried.ended()).termination is TerminationReason.ACCESS_ENDED
+async def test_revocation_aborts_tunnel():
+    async with TunnelRun() as run:
+        await run.start()
+        run.handle.cancel()
+        run.client.data_received(b"late")
+        assert run.to_upstream.written == b"ahead "
+        assert (run.to_upstream.ends[0], run.to_client.ends[0]) == ("abort", "abort")
+        assert (await run.finished()).termination is TerminationReason.ACCESS_ENDED
 
 
-async def test_access_that_ends_while_the_upstream_is_dialled_opens_nothing():
-    async with Carried() as carried:
-        carried.handle.cancel()
+async def test_revocation_while_dialing_opens_no_tunnel():
+    async with TunnelRun() as run:
+        run.handle.cancel()
         with pytest.raises(AccessRevoked):
-            await carried.ended()
-        assert not hasattr(carried, "client")
+            await run.finished()
+        assert not hasattr(run, "client")
 
 
-async def test_a_client_that_leaves_while_the_upstream_is_dialled_is_noticed():
-    async with Carried() as carried:
-        carried.left.set()
-        result = await carried.ended()
+async def test_client_disconnect_while_dialing():
+    async with TunnelRun() as run:
+        run.disconnected.set()
+        result = await run.finished()
         assert (result.status, result.termination) == (None, TerminationReason.CLIENT_DISCONNECTED)
 
 
-async def test_a_client_that_has_gone_when_the_upstream_is_there_leaves_no_connection():
-    async with Carried(is_gone=True) as carried:
-        await carried.begin()
-        assert (await carried.ended()).termination is TerminationReason.CLIENT_DISCONNECTED
-        assert carried.to_upstream.ends == ["abort"]
+async def test_client_disconnect_before_takeover_aborts_upstream():
+    async with TunnelRun(is_disconnected=True) as run:
+        await run.start()
+        assert (await run.finished()).termination is TerminationReason.CLIENT_DISCONNECTED
+        assert run.to_upstream.ends == ["abort"]
 
 
-async def test_an_upstream_that_is_not_there_is_an_error_and_no_tunnel():
-    async with Carried(problem=UpstreamError("no connection to the upstream")) as carried:
-        carried.may_dial.set()
+async def test_dial_error_opens_no_tunnel():
+    async with TunnelRun(error=UpstreamError("no connection to the upstream")) as run:
+        run.may_dial.set()
         with pytest.raises(UpstreamError):
-            await carried.ended()
-        assert not hasattr(carried, "client")
+            await run.finished()
+        assert not hasattr(run, "client")
 
 
 async def test_a_timeout_that_was_set_ends_it():
-    async with Carried(timeout=0.01) as carried:
-        await carried.begin()
-        assert (await carried.ended()).termination is TerminationReason.TIMEOUT
+    async with TunnelRun(timeout=0.01) as run:
+        await run.start()
+        assert (await run.finished()).termination is TerminationReason.TIMEOUT
 
 
-async def test_silence_from_both_ends_ends_it():
-    async with Carried(silence=0.01) as carried:
-        await carried.begin()
-        assert (await carried.ended()).termination is TerminationReason.IDLE_TIMEOUT
-        assert (carried.to_upstream.ends[0], carried.to_client.ends[0]) == ("abort", "abort")
+async def test_idle_timeout_aborts_tunnel():
+    async with TunnelRun(idle_timeout=0.01) as run:
+        await run.start()
+        assert (await run.finished()).termination is TerminationReason.IDLE_TIMEOUT
+        assert (run.to_upstream.ends[0], run.to_client.ends[0]) == ("abort", "abort")
 
 
 @pytest.mark.parametrize("name", ["client", "upstream"])
-async def test_what_either_end_says_breaks_the_silence(name, monkeypatch):
-    heard = []
-    monkeypatch.setattr(IdleTimer, "touch", lambda silence: heard.append(silence))
-    async with Carried(silence=60.0) as carried:
-        await carried.begin()
-        heard.clear()
-        getattr(carried, name).data_received(b"x")
-        assert len(heard) == 1
+async def test_data_from_either_side_touches_the_idle_timer(name, monkeypatch):
+    touched = []
+    monkeypatch.setattr(IdleTimer, "touch", lambda timer: touched.append(timer))
+    async with TunnelRun(idle_timeout=60.0) as run:
+        await run.start()
+        touched.clear()
+        getattr(run, name).data_received(b"x")
+        assert len(touched) == 1
 
 
-async def test_who_may_not_speak_because_the_other_takes_nothing_is_not_silent():
-    async with Carried(silence=0.01) as carried:
-        await carried.begin()
-        carried.upstream.pause_writing()
+async def test_congestion_does_not_count_as_idle():
+    async with TunnelRun(idle_timeout=0.01) as run:
+        await run.start()
+        run.upstream.pause_writing()
         await asyncio.sleep(0.05)
-        assert not carried.task.done()
-        carried.upstream.resume_writing()
-        assert (await carried.ended()).termination is TerminationReason.IDLE_TIMEOUT
+        assert not run.task.done()
+        run.upstream.resume_writing()
+        assert (await run.finished()).termination is TerminationReason.IDLE_TIMEOUT
 
 
-async def test_a_listener_that_stops_waits_a_while(monkeypatch):
+async def test_listener_shutdown_drains_tunnel(monkeypatch):
     monkeypatch.setattr(tunnel, "DRAIN_TIMEOUT", 0.01)
-    async with Carried() as carried:
-        await carried.begin()
-        carried.client.stopped()
-        carried.client.data_received(b"last words")
-        assert carried.to_upstream.written == b"ahead last words"
-        assert (await carried.ended()).termination is TerminationReason.SHUTDOWN
+    async with TunnelRun() as run:
+        await run.start()
+        run.client.stopped()
+        run.client.data_received(b"last words")
+        assert run.to_upstream.written == b"ahead last words"
+        assert (await run.finished()).termination is TerminationReason.SHUTDOWN

@@ -1,4 +1,4 @@
-"""A reader that stops pauses the writer, and no other connection."""
+"""A congested side pauses reading from its peer only."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from proxy.forwarding.tunnel import CONGESTED, RATE, TunnelSide
 
 
 class Recorder:
-    """A connection that remembers what was done to it."""
+    """Connection that records its calls."""
 
     def __init__(self):
         self.written = b""
@@ -44,7 +44,7 @@ def connected() -> tuple[TunnelSide, TunnelSide]:
     return sides
 
 
-async def test_an_end_that_does_not_read_stops_the_reading_of_the_other():
+async def test_congested_side_pauses_its_peer():
     first, second = connected()
     first.pause_writing()
     assert (second.connection.is_reading, first.connection.is_reading) == (False, True)
@@ -54,7 +54,7 @@ async def test_an_end_that_does_not_read_stops_the_reading_of_the_other():
     assert not first.is_congested
 
 
-async def test_reading_goes_on_when_every_reason_against_it_is_gone():
+async def test_resumes_after_every_pause_reason_is_released():
     side, _ = connected()
     side.pause(CONGESTED)
     side.pause(RATE)
@@ -65,7 +65,7 @@ async def test_reading_goes_on_when_every_reason_against_it_is_gone():
 
 
 @pytest.mark.parametrize(("reads_again", "ends"), [(False, ["abort"]), (True, [])])
-async def test_an_end_that_reads_nothing_for_too_long_is_cut(monkeypatch, reads_again, ends):
+async def test_stalled_side_is_aborted(monkeypatch, reads_again, ends):
     monkeypatch.setattr(tunnel, "STALL_TIMEOUT", 0.01)
     first, _ = connected()
     first.pause_writing()

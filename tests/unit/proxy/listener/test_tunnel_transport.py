@@ -225,13 +225,13 @@ class Counted:
     """OpenSSL connection that records how much it received."""
 
     def __init__(self, connection):
-        self.connection, self.given = connection, 0
+        self.connection, self.received_bytes = connection, 0
 
     def __getattr__(self, name):
         return getattr(self.connection, name)
 
     def bio_write(self, data):
-        self.given += len(data)
+        self.received_bytes += len(data)
         return self.connection.bio_write(data)
 
 
@@ -272,9 +272,9 @@ async def test_data_after_close_notify_is_dropped(tmp_path):
     client.tls.shutdown()
     client.emit()
     assert accepted.calls == ["end"]
-    before = client.counted.given
+    before = client.counted.received_bytes
     client.server.dataReceived(bytes(1000))
-    assert client.counted.given == before
+    assert client.counted.received_bytes == before
     accepted.end.write(bytes(100_000))  # more than is gathered for one write
     assert len(client.wire.value()) > 100_000
     accepted.end.abort()

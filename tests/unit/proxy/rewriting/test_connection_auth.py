@@ -18,24 +18,24 @@ from proxy.rewriting.connection_auth import ConnectionAuthRefused, ConnectionUse
         (b"Basic x, Negotiate y", ConnectionUse.EXCLUSIVE),
     ],
 )
-def test_how_a_connection_is_used_follows_from_the_scheme(value: bytes, use: ConnectionUse) -> None:
+def test_connection_use_depends_on_the_scheme(value: bytes, use: ConnectionUse) -> None:
     headers = [(b"host", b"u"), (b"Authorization", value), (b"authorizations", b"Negotiate x"), (b"x-13-long-nam", b"NTLM x")]
     assert connection_use(headers, is_http2=False) is use
 
 
-def test_of_several_the_strictest_counts() -> None:
+def test_strictest_of_several_schemes_applies() -> None:
     headers = [(b"authorization", b"Negotiate x"), (b"Authorization", b"Basic x"), (b"authorization", b"Odd x")]
     assert connection_use(headers, is_http2=False) is ConnectionUse.EXCLUSIVE
 
 
 @pytest.mark.parametrize("value", [b"NTLM TlRMTVNTUAABAAAA", b"ntlm", b"Negotiate TlRMTVNTUAADAAAA", b"Basic x, NTLM y", b"NTLM\tx"])
-def test_ntlm_is_refused(value: bytes) -> None:
+def test_refuses_ntlm(value: bytes) -> None:
     with pytest.raises(ConnectionAuthRefused) as refused:
         connection_use([(b"authorization", b"Basic x"), (b"authorization", value)], is_http2=False)
     assert (refused.value.status, "NTLM" in str(refused.value)) == (403, True)
 
 
-def test_negotiate_is_refused_where_many_requests_are_on_one_connection() -> None:
+def test_refuses_negotiate_over_http2() -> None:
     with pytest.raises(ConnectionAuthRefused):
         connection_use([(b"authorization", b"Negotiate x")], is_http2=True)
     assert connection_use([(b"authorization", b"Bearer x")], is_http2=True) is ConnectionUse.SHARED
@@ -53,5 +53,5 @@ def test_negotiate_is_refused_where_many_requests_are_on_one_connection() -> Non
         (b"X", b"NTLM", False),
     ],
 )
-def test_a_response_says_that_its_connection_is_somebodys(name: bytes, value: bytes, does: bool) -> None:
+def test_response_authenticates_connection(name: bytes, value: bytes, does: bool) -> None:
     assert authenticates_connection([(b"x", b"y"), (name, value)]) is does

@@ -1,4 +1,4 @@
-"""For any headers of a trusted proxy, the forwarding headers of an application name one client, scheme, host and port."""
+"""For any headers of a trusted proxy, all forwarding headers agree on client, scheme, host and port."""
 
 import pytest
 
@@ -9,15 +9,15 @@ TRUSTED = TrustedPeers(["10.0.0.0/8"])
 PEER = "10.0.0.1"
 
 
-def written(given: dict[str, str | list[str]], *, append: bool = True, trusted: TrustedPeers | None = TRUSTED) -> dict[str, str]:
-    lines = [(name, value) for name, values in given.items() for value in ([values] if isinstance(values, str) else values)]
+def build(received: dict[str, str | list[str]], *, append: bool = True, trusted: TrustedPeers | None = TRUSTED) -> dict[str, str]:
+    lines = [(name, value) for name, values in received.items() for value in ([values] if isinstance(values, str) else values)]
     pairs = tuple((name.encode(), value.encode()) for name, value in lines)
-    found = FORWARDED_HEADER_CACHE[PEER, "http", b"app.example.com", pairs, append, trusted]
-    return {name.decode(): value.decode() for name, value in found}
+    result = FORWARDED_HEADER_CACHE[PEER, "http", b"app.example.com", pairs, append, trusted]
+    return {name.decode(): value.decode() for name, value in result}
 
 
 @pytest.mark.parametrize(
-    ("given", "client", "scheme", "host", "port"),
+    ("received", "client", "scheme", "host", "port"),
     [
         ({}, PEER, "http", "app.example.com", "80"),
         ({"x-forwarded-for": "203.0.113.9", "x-forwarded-proto": "https"}, "203.0.113.9", "https", "app.example.com", "443"),
@@ -45,33 +45,33 @@ def written(given: dict[str, str | list[str]], *, append: bool = True, trusted: 
         ({"forwarded": "for=6.6.6.6;proto=http", "x-forwarded-proto": "https"}, PEER, "https", "app.example.com", "443"),
     ],
 )
-def test_six_headers_name_one_client(given: dict[str, str | list[str]], client: str, scheme: str, host: str, port: str) -> None:
-    found = written(given)
-    assert found["x-real-ip"] == client
-    assert client in found["x-forwarded-for"]
-    assert (found["x-forwarded-proto"], found["x-forwarded-host"], found["x-forwarded-port"]) == (scheme, host, port)
+def test_six_headers_name_one_client(received: dict[str, str | list[str]], client: str, scheme: str, host: str, port: str) -> None:
+    result = build(received)
+    assert result["x-real-ip"] == client
+    assert client in result["x-forwarded-for"]
+    assert (result["x-forwarded-proto"], result["x-forwarded-host"], result["x-forwarded-port"]) == (scheme, host, port)
     node = f'"[{client}]"' if ":" in client else client
     is_default = (scheme, port) in (("http", "80"), ("https", "443"), ("wss", "443")) or host.endswith(f":{port}")
-    assert found["forwarded"] == f'for={node};host="{host if is_default else f"{host}:{port}"}";proto={scheme}'
+    assert result["forwarded"] == f'for={node};host="{host if is_default else f"{host}:{port}"}";proto={scheme}'
 
 
-def test_the_chain_of_addresses_is_kept_and_extended_by_the_peer() -> None:
-    assert written({"x-forwarded-for": ["", "203.0.113.9"]})["x-forwarded-for"] == "203.0.113.9, 10.0.0.1"
-    assert written({"x-forwarded-for": ["203.0.113.9", "10.0.0.2"]})["x-forwarded-for"] == "203.0.113.9, 10.0.0.2, 10.0.0.1"
-    assert written({"forwarded": 'for="203.0.113.9:1", for=10.0.0.2'})["x-forwarded-for"] == "203.0.113.9, 10.0.0.2, 10.0.0.1"
+def test_appends_the_peer_to_the_address_chain() -> None:
+    assert build({"x-forwarded-for": ["", "203.0.113.9"]})["x-forwarded-for"] == "203.0.113.9, 10.0.0.1"
+    assert build({"x-forwarded-for": ["203.0.113.9", "10.0.0.2"]})["x-forwarded-for"] == "203.0.113.9, 10.0.0.2, 10.0.0.1"
+    assert build({"forwarded": 'for="203.0.113.9:1", for=10.0.0.2'})["x-forwarded-for"] == "203.0.113.9, 10.0.0.2, 10.0.0.1"
 
 
-def test_without_an_own_entry_forwarded_is_written_only_where_the_peer_sent_one() -> None:
-    assert "forwarded" not in written({"x-forwarded-for": "203.0.113.9"}, append=False)
-    found = written({"forwarded": "for=203.0.113.9"}, append=False)
-    assert (found["x-forwarded-for"], found["forwarded"]) == ("203.0.113.9", 'for=203.0.113.9;host="app.example.com";proto=http')
+def test_without_append_forwarded_is_sent_only_if_received() -> None:
+    assert "forwarded" not in build({"x-forwarded-for": "203.0.113.9"}, append=False)
+    result = build({"forwarded": "for=203.0.113.9"}, append=False)
+    assert (result["x-forwarded-for"], result["forwarded"]) == ("203.0.113.9", 'for=203.0.113.9;host="app.example.com";proto=http')
 
 
-def test_what_can_not_be_named_is_not_named() -> None:
-    given = ((b"x-forwarded-for", b"203.0.113.9"),)
-    assert dict(FORWARDED_HEADER_CACHE["", "http", b"a", given, True, TRUSTED])[b"x-forwarded-for"] == b"203.0.113.9"
-    found = dict(FORWARDED_HEADER_CACHE["", "http", b'a"b', (), True, None])
-    assert found == {
+def test_omits_unknown_client_and_invalid_host() -> None:
+    received = ((b"x-forwarded-for", b"203.0.113.9"),)
+    assert dict(FORWARDED_HEADER_CACHE["", "http", b"a", received, True, TRUSTED])[b"x-forwarded-for"] == b"203.0.113.9"
+    result = dict(FORWARDED_HEADER_CACHE["", "http", b'a"b', (), True, None])
+    assert result == {
         b"x-forwarded-proto": b"http",
         b"x-forwarded-host": b'a"b',
         b"x-forwarded-port": b"80",

@@ -15,7 +15,7 @@ ASSERTION = (b"x-gate-jwt-assertion", b"genuine")
 
 
 def aliases(name):
-    """Every spelling of `name` by which some upstream may take it for the real one."""
+    """Yield every spelling of `name` that some upstream may confuse with it."""
     yield from (name, name.lower(), name.upper(), name.swapcase())
     for separator in ("_", ".", "", "~", "!"):
         yield name.replace("-", separator)
@@ -64,7 +64,7 @@ def test_no_alias_of_an_internal_header_reaches_the_upstream(options, passes_ide
         assert values(out, b"accept") == [b"*/*"]
 
 
-def test_a_claim_header_stays_away_when_the_claim_is_absent(options):
+def test_client_claim_header_is_dropped_if_the_claim_is_absent(options):
     out = sent(options, [(b"x-gate-claim-groups", b"admin")], identity=(ASSERTION,), pass_identity_headers=True)
     assert values(out, b"x-gate-claim-groups") == []
 
@@ -72,31 +72,31 @@ def test_a_claim_header_stays_away_when_the_claim_is_absent(options):
 @pytest.mark.parametrize(
     "name", [b"x-gateway-id", b"x-requested-with", b"forwarded-note", b"proxy-mode", b"x-origin", b"host-name", b"x-realm"]
 )
-def test_a_neighbouring_name_is_left_alone(options, name):
+def test_similar_header_name_passes(options, name):
     assert values(sent(options, [(name, b"1")]), name) == [b"1"]
 
 
 @pytest.mark.parametrize(
     "named", ["X-Gate-Jwt-Assertion", "x-gate-jwt-assertion", "X-FORWARDED-FOR", "x-real-ip", "Host", "X-Request-Id", "X-Set"]
 )
-def test_connection_removes_nothing_that_we_add(options, named):
+def test_connection_removes_no_header_of_gate(options, named):
     headers = [(b"connection", f"close, {named}".encode()), (b"x-own", b"1")]
     out = sent(options, headers, identity=(ASSERTION,), set_request_headers={"X-Set": "ours"})
     for name in (b"x-gate-jwt-assertion", b"x-forwarded-for", b"x-real-ip", b"host", b"x-request-id", b"x-set", b"x-own"):
         assert len(values(out, name)) == 1, name
 
 
-def test_connection_removes_the_client_headers_that_it_names(options):
+def test_connection_removes_listed_client_headers(options):
     headers = [(b"x-hop", b"1"), (b"connection", b"close, X-HOP"), (b"Connection", b"\tx-other "), (b"x-other", b"1"), (b"x-stays", b"1")]
     out = sent(options, headers)
     assert [values(out, name) for name in (b"x-hop", b"x-other", b"x-stays", b"connection")] == [[], [], [b"1"], []]
 
 
-def test_a_header_with_the_name_of_a_state_of_the_connection_passes(options):
+def test_header_named_like_a_connection_option_passes(options):
     assert values(sent(options, [(b"connection", b"close"), (b"close", b"1")]), b"close") == [b"1"]
 
 
-def test_connection_can_not_remove_what_is_meant_for_the_end_of_the_path(options):
+def test_connection_does_not_remove_end_to_end_headers(options):
     headers = [(b"connection", b"cookie, authorization, host"), (b"cookie", b"a=1"), (b"authorization", b"Basic eDp5")]
     out = sent(options, headers)
     assert values(out, b"cookie") == [b"a=1"]
@@ -107,23 +107,23 @@ def test_connection_can_not_remove_what_is_meant_for_the_end_of_the_path(options
     "name",
     ["Connection", "Proxy-Connection", "Keep-Alive", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Proxy-Authorization", "Expect"],
 )
-def test_hop_by_hop_headers_end_here(options, name):
+def test_drops_hop_by_hop_headers(options, name):
     for alias in (name.encode(), name.lower().encode(), name.replace("-", "_").encode()):
         assert values(sent(options, [(alias, b"x")]), alias) == []
 
 
 @pytest.mark.parametrize("name", [b"content-length", b"Content_Length", b"transfer.encoding", b"Host", b"host"])
-def test_the_framing_and_host_of_the_client_are_not_repeated(options, name):
+def test_drops_client_framing_and_host(options, name):
     assert FORGED not in values(sent(options, [(name, FORGED)]), name)
 
 
-def test_our_cookies_are_cut_out_and_all_others_survive_byte_for_byte(options):
-    kept = b'my_gate=1; a="x; y" ;b=%5Fgate=2;;  c=d,e;\xff=\x80;_gat=9; a=2'
-    header = b"_gate=v; " + kept + b"; _GATE_1=chunk; _gate_csrf=t ; _gate_signin_x=y;_gate_admin=z"
-    assert values(sent(options, [(b"cookie", header), (b"cookie", b"only=1")]), b"cookie") == [kept, b"only=1"]
+def test_strips_gate_cookies_and_preserves_others(options):
+    remaining = b'my_gate=1; a="x; y" ;b=%5Fgate=2;;  c=d,e;\xff=\x80;_gat=9; a=2'
+    header = b"_gate=v; " + remaining + b"; _GATE_1=chunk; _gate_csrf=t ; _gate_signin_x=y;_gate_admin=z"
+    assert values(sent(options, [(b"cookie", header), (b"cookie", b"only=1")]), b"cookie") == [remaining, b"only=1"]
 
 
-def test_a_cookie_header_with_nothing_but_ours_vanishes(options):
+def test_drops_cookie_header_with_gate_cookies_only(options):
     assert values(sent(options, [(b"cookie", b"_gate=v; _gate_csrf=t")]), b"cookie") == []
 
 
@@ -144,18 +144,18 @@ def test_the_cookie_name_is_never_a_pattern(options_of):
         b"Basic eDp5,Bearer gate-t",
     ],
 )
-def test_our_bearer_tokens_end_here(options, credentials):
+def test_drops_gate_bearer_tokens(options, credentials):
     assert values(sent(options, [(b"authorization", credentials)]), b"authorization") == []
 
 
-def test_what_looks_like_a_token_elsewhere_passes(options):
+def test_token_in_another_header_passes(options):
     assert values(sent(options, [(b"x-note", b"Gate token")]), b"x-note") == [b"Gate token"]
 
 
-def test_a_route_may_set_what_steers_its_application_and_where_a_request_comes_from(options):
-    own = {"X-Forwarded-Host": "a", "X-HTTP-Method-Override": "PUT"}
-    out = sent(options, [(b"x-forwarded-host", FORGED), (b"x-http-method-override", FORGED)], set_request_headers=own)
-    assert [values(out, name.encode()) for name in own] == [[b"a"], [b"PUT"]]
+def test_route_may_set_override_and_forwarding_headers(options):
+    rules = {"X-Forwarded-Host": "a", "X-HTTP-Method-Override": "PUT"}
+    out = sent(options, [(b"x-forwarded-host", FORGED), (b"x-http-method-override", FORGED)], set_request_headers=rules)
+    assert [values(out, name.encode()) for name in rules] == [[b"a"], [b"PUT"]]
     assert values(sent(options, [], set_request_headers={"Expect": "x"}), b"expect") == []
 
 
@@ -169,7 +169,7 @@ def test_headers_keep_their_order_and_duplicates(options):
     assert sent(options, headers)[: len(headers) + 1] == [(b"host", b"upstream.internal"), *headers]
 
 
-def test_a_header_removed_and_set_ends_up_set_whatever_its_spelling(options):
+def test_header_both_removed_and_set_is_set(options):
     headers = [(b"x_api.key", b"client"), (b"X-API-KEY", b"client"), (b"x-gone", b"client")]
     out = sent(options, headers, remove_request_headers=["X-Api-Key", "X-Gone"], set_request_headers={"X-Api-Key": "ours"})
     assert values(out, b"x-api-key") == [b"ours"]
@@ -182,11 +182,11 @@ def test_set_request_headers_may_replace_credentials(options):
 
 
 @pytest.mark.parametrize("name", ["X-Request-Id", "Host", "X-Envoy-Upstream-Rq-Timeout-Ms", "Impersonate-User"])
-def test_set_request_headers_never_speak_for_us(options, name):
+def test_set_request_headers_cannot_set_reserved_headers(options, name):
     assert FORGED not in values(sent(options, [], set_request_headers={name: FORGED.decode()}), name.encode())
 
 
-def test_forwarding_headers_tell_the_peer_and_nothing_the_client_said(options):
+def test_untrusted_forwarding_headers_are_replaced(options):
     forged = [
         (name, b"203.0.113.9") for name in (b"x-forwarded-for", b"x-real-ip", b"forwarded", b"x-forwarded-host", b"x-forwarded-proto")
     ]
@@ -197,42 +197,39 @@ def test_forwarding_headers_tell_the_peer_and_nothing_the_client_said(options):
 
 
 def test_even_a_trusted_peer_passes_only_the_known_forwarding_headers(options_of):
-    given = [
+    client_headers = [
         (b"x-forwarded-user", FORGED),
         (b"x-forwarded-client-cert", FORGED),
         (b"x_forwarded_for", FORGED),
         (b"x-forwarded-prefix", FORGED),
     ]
-    out = sent(options_of(trusted_proxies=["192.0.2.0/24"]), given)
+    out = sent(options_of(trusted_proxies=["192.0.2.0/24"]), client_headers)
     assert not any(FORGED in value for _, value in out)
 
 
-def test_skip_xff_append_leaves_out_our_entry(options_of):
+def test_skip_xff_append_omits_the_peer(options_of):
     out = dict(sent(options_of(trusted_proxies=["192.0.2.0/24"], skip_xff_append=True), [(b"x-forwarded-for", b"203.0.113.9")]))
     assert out[b"x-forwarded-for"] == b"203.0.113.9"
     assert b"forwarded" not in out
     assert b"x-forwarded-for" not in dict(sent(options_of(skip_xff_append=True), [(b"x-forwarded-for", b"203.0.113.9")]))
 
 
-def test_a_trusted_peer_names_client_scheme_and_host(options_of):
-    given = [(b"x-forwarded-for", b"203.0.113.9"), (b"x-forwarded-proto", b"http"), (b"x-forwarded-host", b"public.example")]
-    out = dict(sent(options_of(trusted_proxies=["192.0.2.0/24"]), given))
+def test_trusted_peer_sets_client_scheme_and_host(options_of):
+    client_headers = [(b"x-forwarded-for", b"203.0.113.9"), (b"x-forwarded-proto", b"http"), (b"x-forwarded-host", b"public.example")]
+    out = dict(sent(options_of(trusted_proxies=["192.0.2.0/24"]), client_headers))
     assert out[b"x-forwarded-for"] == b"203.0.113.9, 192.0.2.7"
     assert out[b"forwarded"] == b'for=203.0.113.9;host="public.example";proto=http'
-    assert b"for=192.0.2.7;" in dict(sent(options_of(trusted_proxies=["10.0.0.0/8"]), given))[b"forwarded"]
+    assert b"for=192.0.2.7;" in dict(sent(options_of(trusted_proxies=["10.0.0.0/8"]), client_headers))[b"forwarded"]
 
 
-def test_an_ipv6_peer_is_quoted_and_the_port_is_told(options):
+def test_ipv6_peer_is_quoted_and_port_is_forwarded(options):
     out = dict(sent(options, [], downstream=Downstream("2001:db8::1", "https", b"[2001:db8::2]:8443", "0" * 32)))
     assert out[b"forwarded"] == b'for="[2001:db8::1]";host="[2001:db8::2]:8443";proto=https'
     assert (out[b"x-forwarded-for"], out[b"x-forwarded-port"]) == (b"2001:db8::1", b"8443")
 
 
-def test_the_request_id_is_ours(options):
+def test_client_request_id_is_replaced(options):
     assert values(sent(options, [(b"x-request-id", FORGED)]), b"x-request-id") == [CLIENT.request_id.encode()]
-
-
-# --- responses
 
 
 def credentials_left(options, headers, withheld):
@@ -249,12 +246,12 @@ def credentials_left(options, headers, withheld):
         ([(b"authorization", b"Basic a"), (b"authorization", b"Gate b")], (b"", b"")),
     ],
 )
-def test_credentials_of_others_are_kept_and_ours_are_not(options, headers, expected):
+def test_delegation_preserves_other_credentials_only(options, headers, expected):
     assert credentials_left(options, headers, WithheldCredentials.GATE) == expected
 
 
-def test_long_names_of_headers_are_judged_and_not_remembered(options):
-    """They are the client's to choose: four thousand of 16 KiB would stay for ever."""
+def test_long_header_names_are_classified_but_not_cached(options):
+    """Clients choose the names: four thousand of 16 KiB would stay in memory."""
     rules, identity = RequestHeaderRules.build(make_route(), options, IdentityHeaderNames(())), b"x-gate-claim-" + b"a" * 4096
     names = [b"x-%d-" % number + b"a" * MAX_CACHED_NAME_BYTES for number in range(20)]
     before = len(_HEADER_KINDS)
@@ -275,13 +272,13 @@ def test_long_names_of_headers_are_judged_and_not_remembered(options):
         (WithheldCredentials.ALL, b"", b""),
     ],
 )
-def test_a_credential_that_was_for_us_goes_no_further(options, withheld: WithheldCredentials, cookie: bytes, authorization: bytes) -> None:
-    given = [(b"accept", b"*/*"), (b"authorization", b"Bearer of.the.provider"), (b"cookie", b"_gate=s; a=b")]
-    heard = sent(options, given, withheld=withheld)
-    assert (b"accept", b"*/*") in heard
+def test_withheld_credentials_are_dropped(options, withheld: WithheldCredentials, cookie: bytes, authorization: bytes) -> None:
+    client_headers = [(b"accept", b"*/*"), (b"authorization", b"Bearer of.the.provider"), (b"cookie", b"_gate=s; a=b")]
+    out = sent(options, client_headers, withheld=withheld)
+    assert (b"accept", b"*/*") in out
     expected = [value for value in (authorization, cookie) if value]
-    assert values(heard, b"authorization") + values(heard, b"cookie") == expected
-    assert credentials_left(options, given, withheld) == (cookie, authorization)
+    assert values(out, b"authorization") + values(out, b"cookie") == expected
+    assert credentials_left(options, client_headers, withheld) == (cookie, authorization)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +290,7 @@ def test_a_credential_that_was_for_us_goes_no_further(options, withheld: Withhel
         ([(b"transfer-encoding", b"chunked")], (True, None)),
     ],
 )
-def test_how_a_request_is_framed(headers, expected):
+def test_parses_framing(headers, expected):
     assert framing(headers) == expected
 
 
@@ -305,6 +302,6 @@ def test_how_a_request_is_framed(headers, expected):
         *([(b"content-length", value)] for value in (b"+1", b"-1", b"0x1", b"1_0", b" 1", b"", b"1, 1", "\u0661".encode())),
     ],
 )
-def test_a_request_with_two_readings_is_refused(headers):
+def test_refuses_ambiguous_framing(headers):
     with pytest.raises(BadRequest):
         framing(headers)

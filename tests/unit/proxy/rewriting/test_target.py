@@ -24,7 +24,7 @@ ROW = re.compile(r"^\| `(http:[^`]*)` \| (.*?) ?\| `([^`]*)` \| `([^`]*)` \|$", 
 
 
 def documented():
-    """Rows of the table in docs/guides/upstreams.md, "Path rewrites": keys of a route, a request's path, the upstream's."""
+    """Yield the rows of "Path rewrites" in docs/guides/upstreams.md: route keys, request path, upstream path."""
     text = (Path(__file__).parents[4] / "docs/guides/upstreams.md").read_text()
     for to, keys, path, expected in ROW.findall(text):
         yield {"to": to, **dict(key.split(": ", 1) for key in re.findall(r"`([^`]*)`", keys))}, path, expected
@@ -49,12 +49,12 @@ JOINS = [
 ]
 
 
-def test_the_documented_table_is_read_whole():
+def test_documented_table_is_parsed_completely():
     assert len(list(documented())) == 13
 
 
 @pytest.mark.parametrize(("keys", "path", "expected"), [*documented(), *JOINS])
-def test_how_to_joins_the_path(keys, path, expected):
+def test_joins_path_of_to(keys, path, expected):
     assert upstream_path(path, **keys) == expected
 
 
@@ -68,13 +68,13 @@ def test_to_itself_never_makes_a_double_slash(base, keys, rest):
     assert upstream_path(path, to=f"http://u{base}", **keys).count("//") == path.count("//")
 
 
-def test_the_prefix_is_cut_in_the_form_in_which_it_matched():
+def test_replaces_the_canonical_prefix():
     rewrite = PathRewrite.build(make_route(to="http://u", prefix="/%61dmin", prefix_rewrite="/x"), "/admin")
     assert rewrite.apply("/admin/foo") == "/x/foo"
 
 
 @pytest.mark.parametrize("path", ["/a//evil.com", "/a///evil.com", "/a//"])
-def test_a_rewritten_path_never_begins_like_a_host(path):
+def test_rewritten_path_never_starts_with_two_slashes(path):
     assert not upstream_path(path, to="http://u", prefix="/a", prefix_rewrite="/").startswith("//")
 
 
@@ -88,7 +88,7 @@ def test_rewriting_never_leaves_the_base_path(rest):
 
 
 @pytest.mark.parametrize("path", ["/a/...", "/a/x..", "/a/..x", "/a/.hidden", "/a/x;..", "/a/%2Fx"])
-def test_dots_inside_a_name_are_no_way_out(path):
+def test_dots_inside_a_segment_pass(path):
     assert upstream_path(path, to="http://u", prefix="/a/", prefix_rewrite="/base/") == "/base/" + path.removeprefix("/a/")
 
 
@@ -109,11 +109,11 @@ def test_a_forwarded_path_stays_below_its_base(rest, keys):
 
 
 @pytest.mark.parametrize(("query", "expected"), [(b"", b"/p"), (b"a=%2F&&b", b"/p?a=%2F&&b"), (b"?", b"/p??")])
-def test_the_query_follows_byte_for_byte(query, expected):
+def test_query_is_unchanged(query, expected):
     assert build_target("/p", query) == expected
 
 
-def test_a_bare_question_mark_is_kept():
+def test_preserves_bare_question_mark():
     assert build_target("/p", b"", is_bare=True) == b"/p?"
 
 
@@ -132,7 +132,7 @@ def test_a_bare_question_mark_is_kept():
         (b"", b""),
     ],
 )
-def test_our_token_leaves_the_query_and_nothing_else_changes(query, expected):
+def test_strips_only_the_session_token(query, expected):
     assert strip_token(query) == expected
 
 
@@ -161,7 +161,7 @@ SEVERAL = ["http://a.internal:8000", "http://b.internal", "http://10.0.0.1"]
 
 
 @pytest.mark.parametrize(("position", "expected"), [(0, b"a.internal:8000"), (1, b"b.internal"), (2, b"incoming")])
-def test_each_of_several_upstreams_is_called_by_its_own_name(position, expected):
+def test_each_upstream_gets_its_own_host(position, expected):
     route = make_route(to=SEVERAL)
     assert HostRewrite.build(route).apply(b"incoming", upstream_hostname(route.to[position].url), "/", []) == expected
 
@@ -198,12 +198,12 @@ def test_the_host_is_rewritten(keys, path, headers, expected):
 
 
 @pytest.mark.parametrize(("keys", "follows"), [({"to": "http://u"}, False), (FROM_HEADER, True), (FROM_PATH, True)])
-def test_whether_a_host_follows_more_of_a_request_is_known(keys, follows):
+def test_depends_on_request(keys, follows):
     assert HostRewrite.build(make_route(**keys)).depends_on_request is follows
 
 
 @pytest.mark.parametrize("keys", [{}, {"prefix_rewrite": "/x"}, {"regex_rewrite_pattern": "a", "regex_rewrite_substitution": "b"}])
-def test_whether_a_rewrite_changes_nothing_is_known(keys):
+def test_is_noop(keys):
     assert PathRewrite.build(make_route(to="http://u", **keys)).is_noop is (not keys)
 
 
@@ -230,18 +230,18 @@ NO_HOSTS = [
 
 
 @pytest.mark.parametrize("value", NO_HOSTS)
-def test_a_client_can_name_a_host_and_nothing_else(value):
+def test_refuses_invalid_host_from_header(value):
     with pytest.raises(BadRequest):
         sent_host(FROM_HEADER, "/", [(b"x-upstream-host", value.encode("latin-1"))])
 
 
-def test_a_client_that_names_two_hosts_is_refused():
+def test_refuses_two_different_hosts():
     with pytest.raises(BadRequest, match="more than one"):
         sent_host(FROM_HEADER, "/", [(b"x-upstream-host", b"a"), (b"x-upstream-host", b"b")])
 
 
 @pytest.mark.parametrize("path", ["/", "/one", "/a@b/x", "/a%2Fb/x", "/%C3%A4/x", "/a,b/x", "/" + "x" * 300 + "/y"])
-def test_a_path_that_names_no_host_is_refused(path):
+def test_refuses_invalid_host_from_path(path):
     with pytest.raises(BadRequest):
         sent_host(FROM_PATH, path)
 
@@ -254,8 +254,8 @@ def regex_rewrite(pattern, substitution, **keys):
     ("pattern", "substitution", "path", "expected"),
     [
         ("^/old/(.*)$", r"/new/\1", "/old/x/y", "/new/x/y"),
-        ("^/old/(.*)$", r"/new/\1", "/other", "/other"),  # nothing found: as it came, and without the path of `to`
-        ("/(a)|/(b)", r"/\1-\2", "/a/b/c", "/a-/-b/c"),  # every match; a group that did not take part is empty
+        ("^/old/(.*)$", r"/new/\1", "/other", "/other"),  # no match: unchanged, and without the path of `to`
+        ("/(a)|/(b)", r"/\1-\2", "/a/b/c", "/a-/-b/c"),  # every match; a group without a match is empty
         ("o", "0", "/foo/boo", "/f00/b00"),
         ("^/x", "", "/x/y", "/y"),
         ("^//x", "y", "//x/z", "/y/z"),
@@ -265,7 +265,7 @@ def regex_rewrite(pattern, substitution, **keys):
         ("%20", "_", "/a%20b", "/a_b"),
     ],
 )
-def test_the_path_is_rewritten_by_an_expression(pattern, substitution, path, expected):
+def test_rewrites_path_by_regex(pattern, substitution, path, expected):
     assert upstream_path(path, **regex_rewrite(pattern, substitution)) == expected
 
 
@@ -282,13 +282,13 @@ def test_the_path_is_rewritten_by_an_expression(pattern, substitution, path, exp
         ("(.)", r"\1\1\1\1\1\1\1\1", "/" + "a" * 2000),
     ],
 )
-def test_no_rewritten_path_leads_elsewhere(pattern, substitution, path):
+def test_refuses_unsafe_rewritten_path(pattern, substitution, path):
     with pytest.raises(BadRequest):
         PathRewrite(None, None, substitution_of(pattern, substitution)).apply(path)
 
 
 @given(st.text(alphabet="/.;%2eE5Cc0dDaAx\\ \r\n?#", max_size=16))
-def test_what_an_expression_makes_is_canonical(rest):
+def test_regex_rewrite_result_is_canonical(rest):
     rewrite = PathRewrite(None, None, substitution_of("x", ""))
     try:
         path = rewrite.apply("/" + rest)

@@ -22,33 +22,33 @@ def cluster_of(*to, **keys):
 NAMES = ("http://a.internal", "http://b.internal", "http://c.internal")
 
 
-def outgoing(selection, host=b"a"):
+def request_for(selection, host=b"a"):
     return OutgoingRequest(selection.upstream, "GET", b"/", [(b"host", host), (b"x", b"1")], selection=selection)
 
 
-def test_one_upstream_is_no_cluster():
+def test_single_upstream_needs_no_cluster():
     assert cluster_of("http://a.internal") is None
 
 
-def test_requests_under_way_are_counted_at_their_upstream():
+def test_active_requests_are_counted_per_upstream():
     cluster = cluster_of(*NAMES)
-    places = [ClusterSelection(cluster, b"") for _ in range(4)]
-    for selection in places:
+    selections = [ClusterSelection(cluster, b"") for _ in range(4)]
+    for selection in selections:
         selection.start()
     assert [member.state.active for member in cluster.members] == [2, 1, 1]
-    for selection in places:
+    for selection in selections:
         selection.finish(200)
     assert [member.state.active for member in cluster.members] == [0, 0, 0]
 
 
-def test_the_least_busy_is_asked():
+def test_selects_the_idlest_upstream():
     cluster = cluster_of(*NAMES[:2], lb_policy="LEAST_REQUEST")
     first = ClusterSelection(cluster, b"")
     first.start()
     assert ClusterSelection(cluster, b"").upstream is not first.upstream
 
 
-def test_a_key_sticks():
+def test_hash_key_is_sticky():
     cluster = cluster_of(*NAMES, lb_policy="MAGLEV")
     assert cluster.is_sticky
     assert not cluster_of(*NAMES).is_sticky
@@ -57,11 +57,11 @@ def test_a_key_sticks():
     assert len({cluster.choose(b"session-%d" % number) for number in range(100)}) == 3
 
 
-def test_a_request_moves_on_to_each_other_upstream_once_with_its_name():
+def test_retry_tries_each_upstream_once_with_its_host():
     cluster = cluster_of(*NAMES)
     selection = ClusterSelection(cluster, b"", fallback_host=b"incoming")
     selection.start()
-    request, hosts = outgoing(selection), [selection.hostname]
+    request, hosts = request_for(selection), [selection.hostname]
     while selection.retry_next_member(request):
         hosts.append(request.headers[0][1])
         assert request.upstream is selection.upstream
@@ -70,30 +70,30 @@ def test_a_request_moves_on_to_each_other_upstream_once_with_its_name():
     assert sum(member.state.active for member in cluster.members) == 1
 
 
-def test_an_address_is_asked_by_the_host_that_came_in():
+def test_ip_address_gets_the_fallback_host():
     selection = ClusterSelection(cluster_of("http://a.internal", "http://10.0.0.1"), b"", fallback_host=b"incoming")
-    request = outgoing(selection, b"a.internal")
+    request = request_for(selection, b"a.internal")
     assert selection.retry_next_member(request)
     assert request.headers[0] == (b"host", b"incoming")
 
 
-def test_a_host_that_the_route_fixes_stays_when_a_request_moves_on():
+def test_fixed_host_is_preserved_on_retry():
     selection = ClusterSelection(cluster_of(*NAMES), b"")
-    request = outgoing(selection, b"fixed")
+    request = request_for(selection, b"fixed")
     assert selection.retry_next_member(request)
     assert request.headers == [(b"host", b"fixed"), (b"x", b"1")]
 
 
-def test_a_request_is_tried_at_three_upstreams_at_most():
+def test_request_is_attempted_at_three_upstreams():
     selection = ClusterSelection(cluster_of(*[f"http://u{number}.internal" for number in range(9)]), b"")
-    tries = 1
-    while selection.retry_next_member(outgoing(selection)):
-        tries += 1
-    assert tries == 3
+    attempts = 1
+    while selection.retry_next_member(request_for(selection)):
+        attempts += 1
+    assert attempts == 3
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_an_upstream_that_refuses_connections_costs_nobody_an_answer(method):
+async def test_connection_refusal_is_retried_at_another_upstream(method):
     async with CanaryUpstream() as gone:
         pass
     client = UpstreamClient()
@@ -108,11 +108,11 @@ async def test_an_upstream_that_refuses_connections_costs_nobody_an_answer(metho
         assert [each.headers for each in canary.requests] == [[(b"host", b"incoming")]] * 4
     selection = ClusterSelection(cluster_of(gone.url, gone.url.replace("127.0.0.1", "localhost")), b"")
     with pytest.raises(UpstreamError, match=r"refused the connection|can't be resolved"):
-        await client.open(outgoing(selection))
+        await client.open(request_for(selection))
     await client.close()
 
 
-def test_what_is_known_outlives_a_reload():
+def test_state_survives_reload():
     routes = make_route(*NAMES), make_route(*NAMES[:2], prefix="/x")
     before = Clusters(routes)
     first, other = map(before.get, routes)
@@ -128,10 +128,10 @@ def test_what_is_known_outlives_a_reload():
     assert more.members[:3] == first.members
     assert weighted.members == first.members[:2]
     route = make_route(*NAMES[:2])
-    assert Clusters([route], after).get(route) is not other  # two configurations later nothing of it is left
+    assert Clusters([route], after).get(route) is not other  # its state is gone two configurations later
 
 
-def test_nobody_to_ask_is_a_503():
+def test_no_healthy_upstream_is_a_503():
     cluster = cluster_of(*NAMES[:2])
     with pytest.raises(NoHealthyUpstream) as error:
         cluster.choose(b"", [0, 1])

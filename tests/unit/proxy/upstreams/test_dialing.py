@@ -1,4 +1,4 @@
-"""A tunnel's connection is a new one, to the upstream that was chosen or to another."""
+"""A tunnel gets a new connection, to the selected upstream or to another one."""
 
 import asyncio
 import socket
@@ -33,13 +33,13 @@ async def alive():
         yield f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-async def test_the_upstream_is_connected_to(alive):
+async def test_dials_the_upstream(alive):
     transport = await dial(Upstream.build(route(alive)), None, socket.AF_UNSPEC, UpstreamErrors(), asyncio.Protocol())
     assert transport.get_extra_info("peername")[1] == int(alive.rpartition(":")[2])
     transport.abort()
 
 
-async def test_one_that_is_away_is_stood_in_for_by_another_and_counted_where_it_ended(dead, alive):
+async def test_unreachable_upstream_is_replaced_by_another(dead, alive):
     configured = route(dead, alive)
     cluster = Clusters([configured]).get(configured)
     while cluster.choose() != 1:  # the next choice is the dead one
@@ -52,7 +52,7 @@ async def test_one_that_is_away_is_stood_in_for_by_another_and_counted_where_it_
     assert [member.state.active for member in cluster.members] == [0, 0]
 
 
-async def test_where_there_is_none_left_it_is_an_error_of_the_upstream(dead, monkeypatch):
+async def test_raises_upstream_error_if_none_is_left(dead, monkeypatch):
     with pytest.raises(UpstreamError, match=r"refused the connection|can't be resolved"):
         await dial(Upstream.build(route(dead)), None, socket.AF_UNSPEC, UpstreamErrors(), asyncio.Protocol())
     monkeypatch.setattr(dialing, "CONNECT_TIMEOUT", 0)
@@ -60,6 +60,6 @@ async def test_where_there_is_none_left_it_is_an_error_of_the_upstream(dead, mon
         await dial(Upstream.build(route(dead)), None, socket.AF_UNSPEC, UpstreamErrors(), asyncio.Protocol())
 
 
-async def test_only_addresses_of_the_family_that_is_set_are_used(alive):
+async def test_dials_only_the_configured_address_family(alive):
     with pytest.raises(UpstreamError):
         await dial(Upstream.build(route(alive)), None, socket.AF_INET6, UpstreamErrors(), asyncio.Protocol())

@@ -1,4 +1,4 @@
-"""Against the health service of grpcio itself, and against servers that answer what it never would."""
+"""Checks of the health service of grpcio, and of servers with responses that it never sends."""
 
 import asyncio
 import base64
@@ -30,7 +30,7 @@ def route_to(port: int, scheme: str = "http", **keys: object) -> Route:
     return Route.model_validate({"from": "https://app.example.com", "to": f"{scheme}://127.0.0.1:{port}", **keys})
 
 
-async def ask(route: Route, *, seconds: float = 20, **check: object) -> None:
+async def run_check(route: Route, *, seconds: float = 20, **check: object) -> None:
     checked = route_to(1, health_checks=[{**CHECK, "grpc_health_check": check}])
     context = client_context(route, "h2") if route.to[0].url.scheme == "https" else None
     await check_grpc(Upstream.build(route), context, checked.health_checks[0].grpc_health_check, seconds)
@@ -38,9 +38,9 @@ async def ask(route: Route, *, seconds: float = 20, **check: object) -> None:
 
 @asynccontextmanager
 async def health_service(credentials: grpc.ServerCredentials | None = None) -> AsyncIterator[tuple[int, health.aio.HealthServicer]]:
-    server, servicer, where = grpc.aio.server(), health.aio.HealthServicer(), "127.0.0.1:0"
+    server, servicer, address = grpc.aio.server(), health.aio.HealthServicer(), "127.0.0.1:0"
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-    port = server.add_insecure_port(where) if credentials is None else server.add_secure_port(where, credentials)
+    port = server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
     await server.start()
     try:
         yield port, servicer
@@ -49,8 +49,8 @@ async def health_service(credentials: grpc.ServerCredentials | None = None) -> A
 
 
 @asynccontextmanager
-async def answering(status: str, body: bytes) -> AsyncIterator[tuple[int, list[dict[str, str]]]]:
-    """A server that speaks HTTP/2 and says this to everybody; the heads of what it was asked."""
+async def http2_server(status: str, body: bytes) -> AsyncIterator[tuple[int, list[dict[str, str]]]]:
+    """HTTP/2 server with a fixed response; yields its port and the request heads that it received."""
     heads: list[dict[str, str]] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -67,13 +67,13 @@ async def answering(status: str, body: bytes) -> AsyncIterator[tuple[int, list[d
                     connection.end_stream(event.stream_id)
             writer.write(connection.data_to_send())
 
-    async with talking(answer) as port:
+    async with tcp_server(answer) as port:
         yield port, heads
 
 
 @asynccontextmanager
-async def talking(answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> AsyncIterator[int]:
-    """The port of a server whose conversations all end before the test does."""
+async def tcp_server(answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> AsyncIterator[int]:
+    """TCP server whose connections all end before the test; yields its port."""
     running: list[asyncio.Task[None]] = []
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -89,21 +89,21 @@ async def talking(answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter],
     await asyncio.gather(*running, return_exceptions=True)
 
 
-async def test_the_server_and_each_service_speak_for_themselves():
+async def test_checks_server_and_named_service():
     async with health_service() as (port, servicer):
         route = route_to(port)
-        await ask(route)
+        await run_check(route)
         with pytest.raises(HealthCheckFailed, match="grpc-status 5"):
-            await ask(route, service_name="shop.Orders")
+            await run_check(route, service_name="shop.Orders")
         await servicer.set("shop.Orders", SERVING)
-        await ask(route, service_name="shop.Orders")
+        await run_check(route, service_name="shop.Orders")
         await servicer.set("shop.Orders", NOT_SERVING)
         with pytest.raises(HealthCheckFailed, match="it returned NOT_SERVING") as refused:
-            await ask(route, service_name="shop.Orders")
+            await run_check(route, service_name="shop.Orders")
         assert refused.value.immediate
 
 
-async def test_an_upstream_is_left_out_while_it_does_not_serve():
+async def test_not_serving_upstream_is_unhealthy():
     async with health_service() as (first, servicer), health_service() as (second, _):
         check = {**CHECK, "grpc_health_check": {}}
         async with Checked(*(f"http://127.0.0.1:{port}" for port in (first, second)), health_checks=[check]) as checked:
@@ -114,19 +114,19 @@ async def test_an_upstream_is_left_out_while_it_does_not_serve():
             await checked.until("healthy", "healthy")
 
 
-async def test_tls_is_that_of_the_route(tmp_path):
+async def test_uses_tls_settings_of_the_route(tmp_path):
     files = certificate_files(tmp_path, NAME)
-    own = {"tls_custom_ca": base64.b64encode(files.authority.read_bytes()).decode()}
+    custom_ca = {"tls_custom_ca": base64.b64encode(files.authority.read_bytes()).decode()}
     credentials = grpc.ssl_server_credentials([(files.key.read_bytes(), files.certificate.read_bytes())])
     async with health_service(credentials) as (port, _):
-        await ask(route_to(port, "https", **own, tls_server_name=NAME))
-        await ask(route_to(port, "https", tls_skip_verify=True))
-        for keys in (own, {**own, "tls_server_name": "other.example.com"}, {"tls_server_name": NAME}):
+        await run_check(route_to(port, "https", **custom_ca, tls_server_name=NAME))
+        await run_check(route_to(port, "https", tls_skip_verify=True))
+        for keys in (custom_ca, {**custom_ca, "tls_server_name": "other.example.com"}, {"tls_server_name": NAME}):
             with pytest.raises(OSError, match="certificate verify failed"):
-                await ask(route_to(port, "https", **keys))
+                await run_check(route_to(port, "https", **keys))
 
 
-async def test_a_check_over_tls_belongs_to_its_member(tmp_path):
+async def test_member_has_http2_tls_context(tmp_path):
     files = certificate_files(tmp_path, NAME)
     keys = {"tls_custom_ca": base64.b64encode(files.authority.read_bytes()).decode(), "tls_server_name": NAME}
     credentials = grpc.ssl_server_credentials([(files.key.read_bytes(), files.certificate.read_bytes())])
@@ -142,10 +142,10 @@ async def test_a_check_over_tls_belongs_to_its_member(tmp_path):
             await checked.until("healthy")
 
 
-async def test_what_is_asked():
-    async with answering("200", SERVES) as (port, heads):
-        await ask(route_to(port))
-        await ask(route_to(port), authority="orders.internal")
+async def test_sends_grpc_request():
+    async with http2_server("200", SERVES) as (port, heads):
+        await run_check(route_to(port))
+        await run_check(route_to(port), authority="orders.internal")
     assert [head[":authority"] for head in heads] == [f"127.0.0.1:{port}", "orders.internal"]
     assert {(head[":method"], head[":path"], head["content-type"], head["te"]) for head in heads} == {
         ("POST", METHOD, "application/grpc", "trailers")
@@ -167,19 +167,19 @@ async def test_what_is_asked():
         ("200", b"x" * 60_000, "not gRPC"),
     ],
 )
-async def test_nothing_but_serving_is_healthy(status, body, reason):
-    async with answering(status, body) as (port, _):
+async def test_fails_unless_serving(status, body, reason):
+    async with http2_server(status, body) as (port, _):
         with pytest.raises(HealthCheckFailed, match=reason) as refused:
-            await ask(route_to(port))
+            await run_check(route_to(port))
         assert refused.value.immediate is (status == "503")
 
 
-async def test_who_does_not_speak_http2_is_unhealthy():
+async def test_http1_upstream_is_unhealthy():
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
         await writer.drain()
 
-    async with talking(answer) as port:
+    async with tcp_server(answer) as port:
         with pytest.raises(OSError, match=r"."):
-            await ask(route_to(port))
+            await run_check(route_to(port))

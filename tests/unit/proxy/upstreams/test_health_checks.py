@@ -23,7 +23,7 @@ ERROR = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"
     ("results", "healthy"),
     [
         ("", "+"),
-        ("-", "-"),  # at first one is enough
+        ("-", "-"),  # the first result needs no threshold
         ("+-", "+"),
         ("+--", "-"),
         ("+-+-", "+"),
@@ -31,11 +31,11 @@ ERROR = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"
         ("+--++", "+"),
         ("-+", "-"),
         ("-+-+", "-"),
-        ("+!", "-"),  # the upstream itself says so
+        ("+!", "-"),  # reported by the upstream itself
         ("+!++", "+"),
     ],
 )
-def test_results_in_a_row_change_what_is_known(results, healthy):
+def test_consecutive_results_change_health(results, healthy):
     health = HealthState(2, 2)
     changes = [health.record(success=result == "+", immediate=result == "!") for result in results]
     assert health.is_healthy is (healthy == "+")
@@ -49,7 +49,7 @@ def clusters_of(*to, **keys):
 
 
 class Checked:
-    """Checks under way; `until` waits for a state of the cluster."""
+    """Running checks of a cluster; `until` waits for a state of its members."""
 
     def __init__(self, *to, **keys):
         self.clusters, self.cluster = clusters_of(*to, **keys)
@@ -72,45 +72,45 @@ class Checked:
         await eventually(lambda: self.health == list(health))
 
 
-class Changing(CanaryUpstream):
-    """An upstream whose answer may be changed while it runs."""
+class ChangingUpstream(CanaryUpstream):
+    """Upstream whose response can change while it runs."""
 
-    def answers(self, answer):
+    def set_response(self, answer):
         self._answer = answer
 
 
-async def test_an_unhealthy_upstream_gets_no_traffic_until_it_is_healthy_again():
-    async with Changing() as first, Changing() as second:
+async def test_unhealthy_upstream_gets_no_requests():
+    async with ChangingUpstream() as first, ChangingUpstream() as second:
         with capture_logs() as logs:
             async with Checked(first.url, second.url, health_checks=[HTTP]) as checked:
-                first.answers(ERROR)
+                first.set_response(ERROR)
                 await checked.until("unhealthy", "healthy")
                 assert {ClusterSelection(checked.cluster, b"").upstream.port for _ in range(6)} == {second.port}
                 assert metrics.upstream_healthy.labels(first.url)._value.get() == 0
-                second.answers(UNAVAILABLE)
+                second.set_response(UNAVAILABLE)
                 await checked.until("unhealthy", "unhealthy")
                 with pytest.raises(NoHealthyUpstream):
                     ClusterSelection(checked.cluster, b"")
-                first.answers(OK)
+                first.set_response(OK)
                 await checked.until("healthy", "unhealthy")
                 assert {ClusterSelection(checked.cluster, b"").upstream.port for _ in range(6)} == {first.port}
         assert {request.target for request in first.requests} == {b"/healthz"}
-    told = [(each["event"], each["upstream"], each.get("reason")) for each in logs]
-    assert told[:3] == [
+    events = [(each["event"], each["upstream"], each.get("reason")) for each in logs]
+    assert events[:3] == [
         ("upstream unhealthy", first.url, "status 500"),
         ("upstream unhealthy", second.url, "status 503"),
         ("upstream healthy", first.url, None),
     ]
 
 
-async def test_an_upstream_that_is_gone_is_unhealthy_and_its_successor_is_not():
+async def test_unreachable_upstream_is_unhealthy():
     async with CanaryUpstream() as gone:
         pass
     async with CanaryUpstream() as there, Checked(gone.url, there.url, health_checks=[HTTP]) as checked:
         await checked.until("unhealthy", "healthy")
 
 
-async def test_an_upstream_that_does_not_answer_in_time_is_unhealthy():
+async def test_slow_health_check_is_unhealthy():
     async def silent(conversation):
         await conversation.head()
         await conversation.ended()
@@ -120,25 +120,28 @@ async def test_an_upstream_that_does_not_answer_in_time_is_unhealthy():
         await checked.until("unhealthy")
 
 
-async def test_the_statuses_that_are_expected_and_the_host_that_is_sent():
+async def test_expected_statuses_and_host_of_http_check():
     created = b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"
     http = {"path": "/h", "host": "app.internal", "expected_statuses": [{"start": 201, "end": 204}]}
-    async with Changing(created) as upstream, Checked(upstream.url, health_checks=[{**CHECK, "http_health_check": http}]) as checked:
+    async with (
+        ChangingUpstream(created) as upstream,
+        Checked(upstream.url, health_checks=[{**CHECK, "http_health_check": http}]) as checked,
+    ):
         while len(upstream.requests) < 2:
             await asyncio.sleep(0.005)
         assert checked.health == ["healthy"]
         assert upstream.requests[0].values(b"host") == [b"app.internal"]
-        upstream.answers(OK)
+        upstream.set_response(OK)
         await checked.until("unhealthy")
 
 
-@pytest.mark.parametrize(("says", "health"), [(b"+xPO--NG", "healthy"), (b"NGPO", "unhealthy"), (b"", "unhealthy")])
-async def test_a_tcp_check_connects_sends_and_expects(says, health):
+@pytest.mark.parametrize(("reply", "health"), [(b"+xPO--NG", "healthy"), (b"NGPO", "unhealthy"), (b"", "unhealthy")])
+async def test_tcp_check_sends_and_expects_bytes(reply, health):
     sent = []
 
     async def script(conversation):
         sent.append(await conversation.read(4))
-        await conversation.send(says)
+        await conversation.send(reply)
 
     tcp = {"send": {"text": b"PING".hex()}, "receive": [{"text": b"PO".hex()}, {"text": b"NG".hex()}]}
     check = {**CHECK, "tcp_health_check": tcp}
@@ -149,29 +152,32 @@ async def test_a_tcp_check_connects_sends_and_expects(says, health):
         await checked.until(health)
 
 
-async def test_an_upstream_is_healthy_where_all_its_checks_say_so():
-    async with Changing(ERROR) as upstream, Checked(upstream.url, health_checks=[{**CHECK, "tcp_health_check": {}}, HTTP]) as checked:
+async def test_upstream_is_healthy_if_all_checks_pass():
+    async with (
+        ChangingUpstream(ERROR) as upstream,
+        Checked(upstream.url, health_checks=[{**CHECK, "tcp_health_check": {}}, HTTP]) as checked,
+    ):
         await checked.until("unhealthy")
-        upstream.answers(OK)
+        upstream.set_response(OK)
         await checked.until("healthy")
 
 
-async def test_checks_go_on_over_a_reload_and_end_with_their_upstream():
-    async with Changing() as first, Changing() as second, Checked(first.url, second.url, health_checks=[HTTP]) as checked:
-        first.answers(ERROR)
+async def test_checks_continue_across_reloads():
+    async with ChangingUpstream() as first, ChangingUpstream() as second, Checked(first.url, second.url, health_checks=[HTTP]) as checked:
+        first.set_response(ERROR)
         await checked.until("unhealthy", "healthy")
         route = Route.model_validate({"from": "https://b.example.com", "to": [first.url], "health_checks": [HTTP]})
         after = Clusters([route], checked.clusters)
         cluster = after.get(route)
         checked.checks.update(after.members())
         assert [cluster.health(member) for member in cluster.members] == ["unhealthy"]
-        seen, asked = len(second.requests), len(first.requests)
-        while len(first.requests) < asked + 4:
+        second_count, first_count = len(second.requests), len(first.requests)
+        while len(first.requests) < first_count + 4:
             await asyncio.sleep(0.005)
-        assert len(second.requests) <= seen + 1
+        assert len(second.requests) <= second_count + 1
 
 
-def test_the_pause_between_checks_has_its_jitter():
+def test_check_interval_has_jitter():
     route = Route.model_validate(
         {
             "from": "https://a.example.com",
@@ -188,7 +194,7 @@ def test_the_pause_between_checks_has_its_jitter():
     assert 1 <= checks.pause(route.health_checks[0], is_healthy=False) <= 3.5
 
 
-async def test_answers_put_an_upstream_out():
+async def test_consecutive_errors_eject_upstream():
     _, cluster = clusters_of("http://a.internal", "http://b.internal", outlier_detection={"consecutive_5xx": 2})
     with capture_logs() as logs:
         for _ in range(4):

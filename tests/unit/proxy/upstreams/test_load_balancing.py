@@ -34,7 +34,7 @@ def test_round_robin_gives_each_upstream_its_exact_share_of_every_cycle(weights,
 
 @given(WEIGHTS)
 def test_round_robin_spreads_a_share_evenly(weights):
-    """After any number of requests no upstream differs from its share by more than one request per other upstream."""
+    """No upstream ever differs from its share by more than one request per other upstream."""
     robin, total, chosen = RoundRobin(weights), sum(weights), Counter()
     for number in range(1, 2 * total + 1):
         chosen[robin.choose(all_of(weights), IDLE, b"")] += 1
@@ -43,29 +43,29 @@ def test_round_robin_spreads_a_share_evenly(weights):
 
 
 @given(st.lists(st.integers(0, 100), min_size=2, max_size=10))
-def test_least_request_takes_the_least_busy_of_those_drawn(active):
-    least = LeastRequest([1] * len(active), LeastRequestSettings(choice_count=len(active)), random.Random(1))
-    assert active[least.choose(all_of(active), active, b"")] == min(active)
+def test_selects_the_idlest_of_the_sample(active):
+    policy = LeastRequest([1] * len(active), LeastRequestSettings(choice_count=len(active)), random.Random(1))
+    assert active[policy.choose(all_of(active), active, b"")] == min(active)
 
 
 @given(st.lists(st.integers(0, 100), min_size=3, max_size=10), st.integers())
-def test_least_request_never_takes_the_busiest_of_two(active, seed):
-    least = LeastRequest([1] * len(active), LeastRequestSettings(), random.Random(seed))
+def test_never_selects_the_busiest_of_two(active, seed):
+    policy = LeastRequest([1] * len(active), LeastRequestSettings(), random.Random(seed))
     busiest = [index for index, busy in enumerate(active) if busy == max(active)]
     if len(busiest) == 1:
-        assert least.choose(all_of(active), active, b"") != busiest[0]
+        assert policy.choose(all_of(active), active, b"") != busiest[0]
 
 
-def test_least_request_with_weights_gives_idle_upstreams_their_shares_and_busy_ones_less():
-    least = LeastRequest([2, 1], LeastRequestSettings(), random.Random(1))
-    assert Counter(least.choose((0, 1), (0, 0), b"") for _ in range(30)) == {0: 20, 1: 10}
-    assert Counter(least.choose((0, 1), (3, 0), b"") for _ in range(30)) == {0: 10, 1: 20}  # 2 / (3 + 1) against 1
+def test_weighted_policy_reduces_share_of_busy_upstreams():
+    policy = LeastRequest([2, 1], LeastRequestSettings(), random.Random(1))
+    assert Counter(policy.choose((0, 1), (0, 0), b"") for _ in range(30)) == {0: 20, 1: 10}
+    assert Counter(policy.choose((0, 1), (3, 0), b"") for _ in range(30)) == {0: 10, 1: 20}  # 2 / (3 + 1) against 1
     unbiased = LeastRequest([2, 1], LeastRequestSettings.model_validate({"active_request_bias": {"default_value": 0}}), random.Random(1))
     assert Counter(unbiased.choose((0, 1), (3, 0), b"") for _ in range(30)) == {0: 20, 1: 10}
 
 
 @given(WEIGHTS)
-def test_random_gives_each_upstream_as_many_of_the_numbers_as_it_weighs(weights):
+def test_random_choice_is_proportional_to_weights(weights):
     class Counting:
         def __init__(self):
             self.next = -1
@@ -91,7 +91,7 @@ def table(request):
 
 
 @pytest.mark.parametrize("lost", range(5))
-def test_only_what_was_at_a_lost_upstream_moves(table, lost):
+def test_only_keys_of_a_lost_upstream_move(table, lost):
     policy, rest = table(names(5), (1, 1, 2, 1, 3)), tuple(index for index in range(5) if index != lost)
     moved_to = Counter()
     for key in KEYS:
@@ -103,12 +103,12 @@ def test_only_what_was_at_a_lost_upstream_moves(table, lost):
     assert set(moved_to) == set(rest)
 
 
-def test_nobody_else_is_asked_for_a_key_while_nothing_changes(table):
+def test_same_table_maps_each_key_to_the_same_upstream(table):
     first, again = table(names(4), (1,) * 4), table(names(4), (1,) * 4)
     assert [first.choose((0, 1, 2, 3), IDLE, key) for key in KEYS] == [again.choose((0, 1, 2, 3), IDLE, key) for key in KEYS]
 
 
-def test_the_order_in_which_upstreams_are_written_does_not_matter(table):
+def test_order_of_upstreams_does_not_matter(table):
     one, turned = names(4), tuple(reversed(names(4)))
     first, second = table(one, (1, 2, 3, 4)), table(turned, (4, 3, 2, 1))
     for key in KEYS:
@@ -117,27 +117,27 @@ def test_the_order_in_which_upstreams_are_written_does_not_matter(table):
 
 @settings(max_examples=20)
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=12))
-def test_each_entry_of_a_maglev_table_goes_by_weight(weights):
-    """By construction: turns go round, and a lighter upstream takes its part of them, so no share is off by more than a turn or two."""
+def test_maglev_entries_are_proportional_to_weights(weights):
+    """Lighter upstreams skip rounds, so no share is off by more than a round or two."""
     owners = Counter(maglev(names(len(weights)), tuple(weights), 1031)._owners)
     for index, weight in enumerate(weights):
         assert abs(owners[index] - 1031 * weight / sum(weights)) <= len(weights) + 1
 
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=12))
-def test_each_point_of_a_ring_goes_by_weight(weights):
+def test_ring_points_are_proportional_to_weights(weights):
     owners = Counter(ring_hash(names(len(weights)), tuple(weights), 512, 8 << 20)._owners)
     assert sum(owners.values()) >= 512
     for index, weight in enumerate(weights):
         assert owners[index] == -(-weight * owners[weights.index(min(weights))] // min(weights))
 
 
-def test_a_ring_is_bounded_however_different_the_weights():
+def test_ring_size_is_bounded_for_any_weights():
     assert len(ring_hash(names(2), (1, 4_000_000), 1024, 4096)._owners) <= 4097
 
 
-def test_few_move_when_a_configuration_gets_another_upstream(table):
-    """Those that the new one takes, and (Maglev) a few that it displaces: the paper measured some percent."""
+def test_few_keys_move_to_an_added_upstream(table):
+    """Keys move to the new upstream and, with Maglev, a few percent between the others, as in the paper."""
     before, after = table(names(9), (1,) * 9), table(names(10), (1,) * 10)
     moved = [key for key in KEYS if before.choose(all_of(range(9)), IDLE, key) != after.choose(all_of(range(10)), IDLE, key)]
     to_the_new_one = [key for key in moved if after.choose(all_of(range(10)), IDLE, key) == 9]
@@ -155,12 +155,12 @@ def test_few_move_when_a_configuration_gets_another_upstream(table):
         ({"lb_policy": "MAGLEV", "maglev_lb_config": {"table_size": 101}}, "maglev"),
     ],
 )
-def test_the_route_says_which_policy(keys, kind):
+def test_policy_is_that_of_the_route(keys, kind):
     route = Route.model_validate({"from": "https://a.example.com", "to": ["http://u0.internal:8000", "http://u1.internal:8000"], **keys})
-    made = balancer(route, names(2), random.Random(1))
+    created = balancer(route, names(2), random.Random(1))
     if kind == "ring":
-        assert made is ring_hash(names(2), (1, 1), 64, 8 << 20)
+        assert created is ring_hash(names(2), (1, 1), 64, 8 << 20)
     elif kind == "maglev":
-        assert made is maglev(names(2), (1, 1), 101)
+        assert created is maglev(names(2), (1, 1), 101)
     else:
-        assert type(made) is kind
+        assert type(created) is kind

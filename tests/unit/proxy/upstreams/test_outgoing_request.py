@@ -17,7 +17,7 @@ HOST = (b"host", b"u")
         ({"has_body": True}, b"transfer-encoding: chunked\r\n"),
     ],
 )
-def test_the_head_is_what_was_asked_and_one_framing(keys, framing):
+def test_serializes_head_with_one_framing(keys, framing):
     request = OutgoingRequest(UPSTREAM, "PUT", b"/a?b", [HOST, (b"x-A", b"\xe9")], **keys)
     assert request_head(request) == b"PUT /a?b HTTP/1.1\r\nhost: u\r\nx-A: \xe9\r\n" + framing + b"\r\n"
 
@@ -37,6 +37,6 @@ def test_the_head_is_what_was_asked_and_one_framing(keys, framing):
         (b"/a", (), "GET /x"),
     ],
 )
-def test_nothing_can_add_a_line_to_a_request(target, headers, method):
+def test_refuses_request_splitting(target, headers, method):
     with pytest.raises(UpstreamError):
         request_head(OutgoingRequest(UPSTREAM, method, target, [HOST, *headers]))

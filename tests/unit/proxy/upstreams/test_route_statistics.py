@@ -1,4 +1,4 @@
-"""Statistics of a route, and how they are reported."""
+"""Statistics of routes and their metrics."""
 
 from collections import Counter
 from pathlib import Path
@@ -27,32 +27,32 @@ def state(directory: Path, *routes: dict, previous: ForwardingTable | None = Non
 
 
 def lines(statistics: RouteStatistics) -> set[str]:
-    told = ActiveRouteStatistics()
-    told.activate([statistics])
-    return {line for family in told.families("gate").values() for line in family.lines}
+    reported = ActiveRouteStatistics()
+    reported.activate([statistics])
+    return {line for family in reported.families("gate").values() for line in family.lines}
 
 
-def test_a_request_is_told_by_its_status_and_duration() -> None:
+def test_request_is_counted_by_status_and_duration() -> None:
     statistics = RouteStatistics("app")
     for status, seconds in ((200, 0.003), (204, 0.3), (503, 0.1), (101, 9000.0), (None, 1.0)):
         statistics.start()
         statistics.finish(status, seconds)
-    own = 'service="gate",envoy_cluster_name="app"'
+    labels = 'service="gate",envoy_cluster_name="app"'
     assert lines(statistics) >= {
-        f"envoy_cluster_upstream_rq_total{{{own}}} 5",
-        f"envoy_cluster_upstream_rq_active{{{own}}} 0",
-        f'envoy_cluster_upstream_rq{{{own},envoy_response_code="204"}} 1',
-        f'envoy_cluster_upstream_rq_xx{{{own},envoy_response_code_class="2"}} 2',
-        f'envoy_cluster_upstream_rq_time_bucket{{{own},le="5"}} 1',
-        f'envoy_cluster_upstream_rq_time_bucket{{{own},le="100"}} 2',
-        f'envoy_cluster_upstream_rq_time_bucket{{{own},le="+Inf"}} 3',
-        f"envoy_cluster_upstream_rq_time_sum{{{own}}} 403.0",
-        f"envoy_cluster_upstream_rq_time_count{{{own}}} 3",
+        f"envoy_cluster_upstream_rq_total{{{labels}}} 5",
+        f"envoy_cluster_upstream_rq_active{{{labels}}} 0",
+        f'envoy_cluster_upstream_rq{{{labels},envoy_response_code="204"}} 1',
+        f'envoy_cluster_upstream_rq_xx{{{labels},envoy_response_code_class="2"}} 2',
+        f'envoy_cluster_upstream_rq_time_bucket{{{labels},le="5"}} 1',
+        f'envoy_cluster_upstream_rq_time_bucket{{{labels},le="100"}} 2',
+        f'envoy_cluster_upstream_rq_time_bucket{{{labels},le="+Inf"}} 3',
+        f"envoy_cluster_upstream_rq_time_sum{{{labels}}} 403.0",
+        f"envoy_cluster_upstream_rq_time_count{{{labels}}} 3",
     }
 
 
 @pytest.mark.parametrize("milliseconds", BUCKETS)
-def test_a_bound_belongs_to_its_bucket(milliseconds: float) -> None:
+def test_bucket_includes_its_upper_bound(milliseconds: float) -> None:
     statistics = RouteStatistics("app")
     statistics.start()
     statistics.finish(200, milliseconds / 1000)
@@ -60,7 +60,7 @@ def test_a_bound_belongs_to_its_bucket(milliseconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ending", "counts"),
+    ("reason", "counts"),
     [
         (TerminationReason.COMPLETE, (0, 0, 0)),
         (TerminationReason.TIMEOUT, (1, 0, 0)),
@@ -70,13 +70,13 @@ def test_a_bound_belongs_to_its_bucket(milliseconds: float) -> None:
         (TerminationReason.ACCESS_ENDED, (0, 0, 1)),
     ],
 )
-def test_who_ended_it_is_told(ending: TerminationReason, counts: tuple[int, int, int]) -> None:
+def test_termination_reason_is_counted(reason: TerminationReason, counts: tuple[int, int, int]) -> None:
     statistics = RouteStatistics("app")
-    record_termination(statistics, ending)
+    record_termination(statistics, reason)
     assert (statistics.timeouts, statistics.received_resets, statistics.sent_resets) == counts
 
 
-def test_ejections_are_told_where_a_cluster_detects_them() -> None:
+def test_ejections_of_a_cluster_are_reported() -> None:
     class Watched:
         ejections = Counter({"consecutive 5xx": 2, "failures": 1})
 
@@ -88,9 +88,9 @@ def test_ejections_are_told_where_a_cluster_detects_them() -> None:
 
     statistics = RouteStatistics("app")
     statistics.upstreams, statistics.cluster = 3, Watched()
-    told = {line.partition("{")[0].removeprefix("envoy_cluster_"): line.rpartition(" ")[2] for line in lines(statistics)}
-    assert (told["membership_total"], told["membership_healthy"]) == ("3", "1")
-    assert {name.removeprefix("outlier_detection_ejections_"): value for name, value in told.items() if "ejections" in name} == {
+    reported = {line.partition("{")[0].removeprefix("envoy_cluster_"): line.rpartition(" ")[2] for line in lines(statistics)}
+    assert (reported["membership_total"], reported["membership_healthy"]) == ("3", "1")
+    assert {name.removeprefix("outlier_detection_ejections_"): value for name, value in reported.items() if "ejections" in name} == {
         "active": "2",
         "enforced_total": "3",
         "enforced_consecutive_5xx": "2",
@@ -100,59 +100,59 @@ def test_ejections_are_told_where_a_cluster_detects_them() -> None:
     }
 
 
-def test_a_name_of_an_operator_is_one_value_of_a_label() -> None:
+def test_route_name_is_escaped_in_labels() -> None:
     assert 'envoy_cluster_upstream_rq_total{service="gate",envoy_cluster_name="a\\"} 1\\n\\\\"} 0' in lines(RouteStatistics('a"} 1\n\\'))
     assert stat_name("a.b").replace("-", "").isalnum()
 
 
-def test_where_no_route_is_measured_nothing_is_told() -> None:
+def test_reports_nothing_without_routes() -> None:
     assert ActiveRouteStatistics().families("gate") == {}
 
 
 def test_routes_have_their_name_or_id(tmp_path: Path) -> None:
-    made = state(tmp_path)
-    assert list(made.statistics) == ["one", "two", route_label(made._options.policy[2])]
-    assert route_label(made._options.policy[2]) == made._options.policy[2].id
+    table = state(tmp_path)
+    assert list(table.statistics) == ["one", "two", route_label(table._options.policy[2])]
+    assert route_label(table._options.policy[2]) == table._options.policy[2].id
 
 
 def test_routes_of_one_name_count_together(tmp_path: Path) -> None:
-    made = state(tmp_path, {"name": "one"}, {"name": "one"})
-    assert len(made.activate_statistics()) == 1
+    table = state(tmp_path, {"name": "one"}, {"name": "one"})
+    assert len(table.activate_statistics()) == 1
 
 
-def test_a_thousand_reloads_with_other_names_leave_nothing_behind_and_who_stays_goes_on(tmp_path: Path) -> None:
-    made = state(tmp_path, {"name": "stays"}, {"name": "0"})
-    in_force = ActiveRouteStatistics()
-    stays = made.statistics["stays"]
+def test_reloads_drop_removed_routes_and_preserve_others(tmp_path: Path) -> None:
+    table = state(tmp_path, {"name": "stays"}, {"name": "0"})
+    active = ActiveRouteStatistics()
+    stays = table.statistics["stays"]
     for number in range(1, 1001):
-        made = state(tmp_path, {"name": "stays"}, {"name": str(number)}, previous=made)
-        in_force.activate(made.activate_statistics())
-    assert list(made.statistics) == ["stays", "1000"]
-    assert made.statistics["stays"] is stays
-    assert in_force.labels() == {stat_name("stays"): "stays", stat_name("1000"): "1000"}
+        table = state(tmp_path, {"name": "stays"}, {"name": str(number)}, previous=table)
+        active.activate(table.activate_statistics())
+    assert list(table.statistics) == ["stays", "1000"]
+    assert table.statistics["stays"] is stays
+    assert active.labels() == {stat_name("stays"): "stays", stat_name("1000"): "1000"}
 
 
 @pytest.mark.parametrize(
     ("routes", "setting", "is_on"), [(500, None, True), (501, None, False), (501, True, True), (2, False, False), (2, None, True)]
 )
-def test_many_routes_are_measured_only_where_that_is_asked_for(tmp_path: Path, routes: int, setting: bool | None, is_on: bool) -> None:
-    made = state(tmp_path, *({"name": str(number)} for number in range(routes)), metrics_per_route=setting)
-    assert len(made.activate_statistics()) == (routes if is_on else 0)
+def test_many_routes_are_measured_only_if_configured(tmp_path: Path, routes: int, setting: bool | None, is_on: bool) -> None:
+    table = state(tmp_path, *({"name": str(number)} for number in range(routes)), metrics_per_route=setting)
+    assert len(table.activate_statistics()) == (routes if is_on else 0)
 
 
-def test_without_a_listener_nobody_counts(tmp_path: Path) -> None:
+def test_no_route_metrics_without_listener(tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=[{"from": "https://app.example.com", "to": "http://127.0.0.1:1"}], metrics_per_route=True)
     assert not options.has_route_metrics
 
 
-def test_what_grew_too_many_is_not_counted_any_more(tmp_path: Path) -> None:
+def test_disabled_route_metrics_reset_statistics(tmp_path: Path) -> None:
     before = state(tmp_path)
     after = state(tmp_path, metrics_per_route=False, previous=before)
     again = state(tmp_path, previous=after)
     assert (len(before.statistics), len(after.statistics), len(again.statistics)) == (3, 0, 3)
 
 
-async def test_bytes_are_those_of_the_route_that_asks_and_a_connection_of_the_one_that_opened_it() -> None:
+async def test_bytes_count_per_request_and_connections_per_opener() -> None:
     client, first, second = UpstreamClient(), RouteStatistics("first"), RouteStatistics("second")
     async with CanaryUpstream() as canary:
         for statistics in (first, second, second):

@@ -22,7 +22,7 @@ def make_request(url, method="GET", target=b"/", headers=(), **keys):
 
 
 async def fetch(client, request, *body):
-    """(status, headers, body) of one exchange."""
+    """Return status, headers and body of one exchange."""
     exchange = await client.open(request)
     try:
         for chunk in body:
@@ -53,7 +53,7 @@ async def test_the_request_goes_out_byte_for_byte(client):
 
 
 @pytest.mark.parametrize("target", [b"/p?", b"/p", b"/%7Euser/\xc3", b"//host/p"])
-async def test_the_target_is_not_normalised(client, target):
+async def test_target_is_not_normalized(client, target):
     async with CanaryUpstream() as canary:
         await fetch(client, make_request(canary.url, target=target))
     assert canary.requests[0].target == target
@@ -76,7 +76,7 @@ async def test_a_body_is_framed_as_the_client_framed_it(client, keys, body, fram
     assert canary.requests[0].body == b"".join(body)
 
 
-async def test_no_byte_behind_the_announced_length_is_sent(client):
+async def test_no_byte_beyond_content_length_is_sent(client):
     async def script(conversation):
         await conversation.head()
         with pytest.raises(asyncio.IncompleteReadError) as early_end:
@@ -90,25 +90,25 @@ async def test_no_byte_behind_the_announced_length_is_sent(client):
         assert await received == b"123"
 
 
-async def test_a_connection_with_half_a_request_on_it_is_not_used_again(client):
-    async def answers_at_once(conversation):
+async def test_connection_with_incomplete_request_is_not_reused(client):
+    async def responds_early(conversation):
         await conversation.head()
         await conversation.send(OK)
         await conversation.ended()
 
-    async with CanaryUpstream(script=answers_at_once) as canary:
+    async with CanaryUpstream(script=responds_early) as canary:
         exchange = await client.open(make_request(canary.url, "POST", has_body=True, content_length=5))
         exchange.write(b"12")
         await exchange.response()
         assert await exchange.read() == (b"ok", False)
         exchange.close()
-        async with asyncio.timeout(5):  # on the old connection nothing would come
+        async with asyncio.timeout(5):  # the old connection would not respond
             await fetch(client, make_request(canary.url))
         assert canary.connections == 2
 
 
-async def test_an_upstream_that_takes_nothing_keeps_no_connection_that_was_given_up(client):
-    """Each would hold a descriptor for as long as the upstream hangs."""
+async def test_closed_connection_to_stalled_upstream_is_released(client):
+    """Each would occupy a file descriptor while the upstream hangs."""
 
     async def hangs(conversation):
         await asyncio.Event().wait()
@@ -123,30 +123,30 @@ async def test_an_upstream_that_takes_nothing_keeps_no_connection_that_was_given
         await eventually(lambda: connection.fileno() < 0)
 
 
-async def test_a_change_of_protocols_is_refused(client):
+async def test_refuses_unrequested_protocol_switch(client):
     async with CanaryUpstream(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n") as canary:
         with pytest.raises(UpstreamError, match="switched protocols"):
             await fetch(client, make_request(canary.url))
 
 
 @pytest.mark.parametrize("body", [b"123456", b"1234"])
-async def test_a_body_of_another_length_than_announced_spoils_the_connection(client, body):
+async def test_content_length_mismatch_closes_connection(client, body):
     async with CanaryUpstream() as canary:
         with pytest.raises(UpstreamError, match="Content-Length"):
-            async with asyncio.timeout(5):  # the upstream would wait for what was announced
+            async with asyncio.timeout(5):  # the upstream would wait for the announced length
                 await fetch(client, make_request(canary.url, "POST", has_body=True, content_length=5), body)
         assert (await fetch(client, make_request(canary.url)))[2] == b"ok"
         assert canary.connections == 2
 
 
-async def test_connections_are_used_again(client):
+async def test_connections_are_reused(client):
     async with CanaryUpstream() as canary:
         for _ in range(5):
             await fetch(client, make_request(canary.url))
         assert canary.connections == 1
 
 
-async def test_a_connection_that_waited_too_long_is_closed_and_not_used(client, monkeypatch):
+async def test_expired_idle_connection_is_closed(client, monkeypatch):
     async with CanaryUpstream() as canary:
         await fetch(client, make_request(canary.url))
         assert repr(client._idle) == "<IdleConnections 1 of 1 upstreams>"
@@ -157,20 +157,20 @@ async def test_a_connection_that_waited_too_long_is_closed_and_not_used(client, 
         assert repr(client._idle) == "<IdleConnections 0 of 0 upstreams>"
 
 
-@pytest.mark.parametrize("unasked", [b"HTTP/1.1 2", OK, b"x"])
-async def test_a_connection_on_which_something_came_unasked_is_not_used_again(client, unasked):
-    """A partial response too: the next request would receive its other half."""
+@pytest.mark.parametrize("unsolicited", [b"HTTP/1.1 2", OK, b"x"])
+async def test_connection_with_unsolicited_bytes_is_not_reused(client, unsolicited):
+    """Partial responses count too, because the next request would receive the rest."""
     is_sent = asyncio.Event()
 
-    async def says_more(conversation):
+    async def sends_more(conversation):
         await conversation.head()
         await conversation.send(OK)
         await asyncio.sleep(0.05)
-        await conversation.send(unasked)
+        await conversation.send(unsolicited)
         is_sent.set()
         await conversation.head()
 
-    async with CanaryUpstream(script=says_more) as canary:
+    async with CanaryUpstream(script=sends_more) as canary:
         await fetch(client, make_request(canary.url))
         await is_sent.wait()
         await asyncio.sleep(0.05)
@@ -179,12 +179,12 @@ async def test_a_connection_on_which_something_came_unasked_is_not_used_again(cl
 
 
 @pytest.mark.parametrize(("method", "status"), [("HEAD", 200), ("GET", 204), ("GET", 304), ("POST", 204)])
-async def test_a_late_body_where_there_is_none_is_nobodys_answer(client, method, status):
-    """A connection is not used again where a body that came late would be the answer to the next request."""
+async def test_late_body_of_bodiless_response_is_no_response(client, method, status):
+    """Its connection is not reused, because the late body would become the next response."""
 
     async def sends_a_body_late(conversation):
         await conversation.request()
-        await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")  # this connection is used again
+        await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")  # this connection is reused
         await conversation.request()
         await conversation.send(b"HTTP/1.1 %d Answer\r\n\r\n" % status)
         await conversation.request()
@@ -205,7 +205,7 @@ async def test_no_cookie_and_no_redirect_is_followed(client):
     assert [request.headers for request in canary.requests] == [HOST, HOST]
 
 
-async def test_a_connection_that_closes_instead_of_a_second_answer_is_called_stale(client):
+async def test_reused_connection_that_closes_is_stale(client):
     async def hangs_up_on_the_second(conversation):
         await conversation.head()
         await conversation.send(OK)
@@ -218,33 +218,33 @@ async def test_a_connection_that_closes_instead_of_a_second_answer_is_called_sta
         assert canary.connections == 1
 
 
-@pytest.mark.parametrize("said", [b"H", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 103 Early Hints\r\n\r\n"])
-async def test_a_connection_that_said_something_is_not_stale(client, said):
+@pytest.mark.parametrize("data", [b"H", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 103 Early Hints\r\n\r\n"])
+async def test_connection_that_received_bytes_is_not_stale(client, data):
     async def breaks_off_in_the_second(conversation):
         await conversation.head()
         await conversation.send(OK)
         await conversation.head()
-        await conversation.send(said)
+        await conversation.send(data)
         await conversation.close()
 
     async with CanaryUpstream(script=breaks_off_in_the_second) as canary:
         await fetch(client, make_request(canary.url))
-        with pytest.raises(UpstreamError) as broke_off:
+        with pytest.raises(UpstreamError) as caught:
             await fetch(client, make_request(canary.url))
-        assert type(broke_off.value) is UpstreamError
+        assert type(caught.value) is UpstreamError
 
 
-async def test_a_first_request_never_finds_a_stale_connection(client):
+async def test_new_connection_is_never_stale(client):
     async def hangs_up(conversation):
         await conversation.head()
 
     async with CanaryUpstream(script=hangs_up) as canary:
-        with pytest.raises(UpstreamError) as broke_off:
+        with pytest.raises(UpstreamError) as caught:
             await fetch(client, make_request(canary.url))
-        assert type(broke_off.value) is UpstreamError
+        assert type(caught.value) is UpstreamError
 
 
-async def test_a_fresh_connection_is_none_of_the_idle_ones(client):
+async def test_force_new_ignores_idle_connections(client):
     async with CanaryUpstream() as canary:
         first, second = [await client.open(make_request(canary.url)) for _ in range(2)]
         for exchange in (first, second):
@@ -257,7 +257,7 @@ async def test_a_fresh_connection_is_none_of_the_idle_ones(client):
         assert canary.connections == 3
 
 
-async def test_an_upgrade_has_a_connection_of_its_own_and_leaves_the_idle_ones_to_others(client):
+async def test_upgrade_uses_a_new_connection(client):
     upgrade = [(b"upgrade", b"SPDY/3.1"), (b"connection", b"Upgrade")]
     async with CanaryUpstream() as canary:
         await fetch(client, make_request(canary.url))
@@ -279,13 +279,13 @@ async def test_an_upgrade_has_a_connection_of_its_own_and_leaves_the_idle_ones_t
         (ConnectionUse.SHARED, b"HTTP/1.1 401 No\r\nWWW-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n", True),
     ],
 )
-async def test_a_connection_that_may_be_somebodys_serves_nobody_else(client, use, answer, is_shared):
+async def test_authenticated_connection_is_not_reused(client, use, answer, is_shared):
     async with CanaryUpstream(answer) as canary:
         await fetch(client, make_request(canary.url, connection_use=use))
         assert repr(client._idle) == f"<IdleConnections {int(is_shared)} of {int(is_shared)} upstreams>"
 
 
-async def test_a_request_that_may_authenticate_its_connection_takes_none_of_the_idle_ones(client):
+async def test_exclusive_request_uses_a_new_connection(client):
     async with CanaryUpstream() as canary:
         await fetch(client, make_request(canary.url))
         await fetch(client, make_request(canary.url, connection_use=ConnectionUse.EXCLUSIVE))
@@ -293,8 +293,8 @@ async def test_a_request_that_may_authenticate_its_connection_takes_none_of_the_
         assert canary.connections == 2
 
 
-async def test_what_comes_with_a_change_of_protocols_is_given_to_who_takes_over(client):
-    """More than aiohttp reads at once, so that it has stopped reading."""
+async def test_bytes_after_101_reach_the_new_protocol(client):
+    """They are more than aiohttp buffers, so that it has paused reading."""
     ahead = bytes(range(256)) * 60
 
     async def script(conversation):
@@ -302,7 +302,7 @@ async def test_what_comes_with_a_change_of_protocols_is_given_to_who_takes_over(
         await conversation.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n" + ahead)
         await conversation.ended()
 
-    class Taker(asyncio.Protocol):
+    class Receiver(asyncio.Protocol):
         def __init__(self):
             self.received = b""
 
@@ -312,29 +312,29 @@ async def test_what_comes_with_a_change_of_protocols_is_given_to_who_takes_over(
     async with CanaryUpstream(script=script) as canary:
         exchange = await client.open(make_request(canary.url, is_upgrade=True))
         assert (await exchange.response())[0] == 101
-        taker = Taker()
-        _, first = exchange.take_over(taker)
+        receiver = Receiver()
+        _, first = exchange.take_over(receiver)
         assert first
-        while len(first + taker.received) < len(ahead):
+        while len(first + receiver.received) < len(ahead):
             await asyncio.sleep(0)
-        assert first + taker.received == ahead
+        assert first + receiver.received == ahead
         exchange.close()
 
 
-async def test_bytes_that_nobody_asked_for_never_answer_the_next_request(client):
-    async def answers_twice(conversation):
+async def test_unsolicited_response_is_not_the_next_response(client):
+    async def responds_again(conversation):
         await conversation.head()
         await conversation.send(OK)
         await is_idle.wait()
         await conversation.send(OK.replace(b"ok", b"no"))
         await conversation.head()
 
-    async def answers_once(conversation):
+    async def responds_once(conversation):
         await conversation.head()
         await conversation.send(OK)
 
     is_idle = asyncio.Event()
-    scripts = [answers_twice, answers_once]
+    scripts = [responds_again, responds_once]
     async with CanaryUpstream(script=lambda conversation: scripts.pop(0)(conversation)) as canary:
         assert (await fetch(client, make_request(canary.url)))[2] == b"ok"
         is_idle.set()
@@ -354,39 +354,39 @@ async def test_the_body_is_not_decompressed(client):
         assert (await fetch(client, make_request(canary.url)))[2] == b"\x1f\x8bxx"
 
 
-@pytest.mark.parametrize(("soon", "most"), [(-1.0, INITIAL_READ_BYTES), (60.0, MAX_READ_BYTES)])
-async def test_little_is_held_for_a_client_that_reads_slowly(client, monkeypatch, soon, most):
-    """However large its answer, and much for one that takes what it is given."""
-    monkeypatch.setattr("proxy.upstreams.upstream_connection.FAST_READER_SECONDS", soon)
+@pytest.mark.parametrize(("fast_seconds", "max_bytes"), [(-1.0, INITIAL_READ_BYTES), (60.0, MAX_READ_BYTES)])
+async def test_buffer_is_small_for_slow_client(client, monkeypatch, fast_seconds, max_bytes):
+    """The size of the response does not matter; a fast client gets a larger buffer."""
+    monkeypatch.setattr("proxy.upstreams.upstream_connection.FAST_READER_SECONDS", fast_seconds)
     length = 8 << 20
     async with CanaryUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length + bytes(length)) as canary:
         exchange = await client.open(make_request(canary.url))
         await exchange.response()
-        held, received, is_more = [], 0, True
+        chunk_sizes, received, is_more = [], 0, True
         while is_more:
-            for _ in range(20):  # the upstream sends as much as it may
+            for _ in range(20):  # the upstream sends as much as it can
                 await asyncio.sleep(0)
             chunk, is_more = await exchange.read()
-            held.append(len(chunk))
+            chunk_sizes.append(len(chunk))
             received += len(chunk)
         exchange.close()
-    assert most <= max(held) <= 2 * most
-    assert max(held[:2]) <= 2 * INITIAL_READ_BYTES
+    assert max_bytes <= max(chunk_sizes) <= 2 * max_bytes
+    assert max(chunk_sizes[:2]) <= 2 * INITIAL_READ_BYTES
     assert received == length
 
 
-async def test_less_is_held_for_a_client_that_stops_reading_in_the_middle(client, monkeypatch):
+async def test_buffer_shrinks_when_client_slows_down(client, monkeypatch):
     length = 8 << 20
     async with CanaryUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length + bytes(length)) as canary:
         exchange = await client.open(make_request(canary.url))
         await exchange.response()
-        for soon, most in ((60.0, 2 * MAX_READ_BYTES), (-1.0, 2 * INITIAL_READ_BYTES), (60.0, 2 * MAX_READ_BYTES)):
-            monkeypatch.setattr("proxy.upstreams.upstream_connection.FAST_READER_SECONDS", soon)
-            held = []
+        for fast_seconds, max_bytes in ((60.0, 2 * MAX_READ_BYTES), (-1.0, 2 * INITIAL_READ_BYTES), (60.0, 2 * MAX_READ_BYTES)):
+            monkeypatch.setattr("proxy.upstreams.upstream_connection.FAST_READER_SECONDS", fast_seconds)
+            chunk_sizes = []
             for _ in range(40):
                 await asyncio.sleep(0)
-                held.append(len((await exchange.read())[0]))
-            assert most // 2 <= max(held[20:]) <= most
+                chunk_sizes.append(len((await exchange.read())[0]))
+            assert max_bytes // 2 <= max(chunk_sizes[20:]) <= max_bytes
         exchange.close()
 
 
@@ -396,7 +396,7 @@ async def test_responses_without_a_body_end_at_once(client, status):
         assert (await fetch(client, make_request(canary.url)))[2] == b""
 
 
-async def test_the_answer_to_head_has_no_body(client):
+async def test_head_response_has_no_body(client):
     async with CanaryUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n") as canary:
         for _ in range(2):
             assert await fetch(client, make_request(canary.url, "HEAD")) == (200, ((b"Content-Length", b"7"),), b"")
@@ -430,7 +430,7 @@ async def test_more_response_headers_are_refused(client):
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n",
     ],
 )
-async def test_an_answer_that_breaks_off_or_is_malformed_is_the_upstreams_fault(client, answer):
+async def test_incomplete_or_malformed_response_is_an_upstream_error(client, answer):
     async def script(conversation):
         await conversation.head()
         await conversation.send(answer)
@@ -441,7 +441,7 @@ async def test_an_answer_that_breaks_off_or_is_malformed_is_the_upstreams_fault(
             await fetch(client, make_request(canary.url))
 
 
-async def test_what_came_before_an_answer_broke_off_is_read_first(client):
+async def test_bytes_before_a_reset_are_read_first(client):
     async def script(conversation):
         await conversation.head()
         await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort")
@@ -450,7 +450,7 @@ async def test_what_came_before_an_answer_broke_off_is_read_first(client):
     async with CanaryUpstream(script=script) as canary:
         exchange = await client.open(make_request(canary.url))
         await exchange.response()
-        while exchange._protocol.connected:  # no read runs while the connection is lost
+        while exchange._protocol.connected:  # no read is pending when the connection is lost
             await asyncio.sleep(0)
         assert await exchange.read() == (b"short", True)
         with pytest.raises(UpstreamError):
@@ -476,8 +476,8 @@ async def test_a_refused_connection_is_an_upstream_error(client):
 
 
 @pytest.mark.parametrize("answer", [None, b"", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", b"nothing of HTTP\r\n\r\n"])
-async def test_an_error_goes_without_the_collector(client, answer):
-    """Its traceback leads to a whole configuration, which a reload may freeze (gateproject/process/gc_tuning.py)."""
+async def test_error_is_freed_without_garbage_collector(client, answer):
+    """Its traceback refers to a configuration, which a reload may freeze (gateproject/process/gc_tuning.py)."""
 
     async def script(conversation):
         await conversation.head()
@@ -505,7 +505,7 @@ async def test_a_name_that_does_not_resolve_is_an_upstream_error(client):
 
 
 async def test_only_addresses_of_the_chosen_family_are_used(client):
-    async with CanaryUpstream() as canary:  # on 127.0.0.1 alone
+    async with CanaryUpstream() as canary:  # on 127.0.0.1 only
         by_name = canary.url.replace("127.0.0.1", "localhost")
         for family, is_reached in (("AUTO", True), ("V6_ONLY", False), ("V4_ONLY", True)):
             client.reconfigure(family)

@@ -23,16 +23,16 @@ async def write_for_ever(exchange):
 
 
 def unacknowledged(conversation):
-    """How many bytes have not arrived in the other side's kernel."""
+    """Return how many bytes the peer's kernel has not received."""
     writer = conversation._writer
     waiting = fcntl.ioctl(writer.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
     return writer.transport.get_write_buffer_size() + int.from_bytes(waiting, sys.byteorder)
 
 
 @pytest.mark.parametrize("is_chunked", [True, False])
-async def test_an_answer_whose_upstream_resets_before_it_is_read_is_whole(client, is_chunked):
-    """As of an upstream that refuses an upload early.  Much of the answer is still in the kernel when the upload fails."""
-    content = b"".join(b"%04d" % number for number in range(5_000)) * 2  # less than a kernel takes of who does not read
+async def test_response_survives_reset_of_the_connection(client, is_chunked):
+    """The upstream refuses an upload early; most of its response is in the kernel when the upload fails."""
+    content = b"".join(b"%04d" % number for number in range(5_000)) * 2  # less than the kernel buffers for a process that does not read
     framing = b"Content-Length: %d\r\n\r\n" % len(content)
     body = content
     if is_chunked:

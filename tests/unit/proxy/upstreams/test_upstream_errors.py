@@ -11,28 +11,28 @@ from foundation.errors import FileDescriptorsExhausted, UpstreamError, UpstreamT
 from proxy.upstreams.upstream_errors import MALFORMED, UpstreamErrors, malformed
 from proxy.upstreams.upstream_exchange import StaleConnection
 
-PLACE, OTHER = ("app.internal", 8000), ("2001:db8::1", None)
+ENDPOINT, OTHER = ("app.internal", 8000), ("2001:db8::1", None)
 
 
-def test_the_last_trouble_of_an_upstream_is_known_until_it_answers() -> None:
+def test_last_error_is_stored_until_success() -> None:
     upstream_errors = UpstreamErrors()
-    error = upstream_errors.connect_error(PLACE, ConnectionRefusedError())
+    error = upstream_errors.connect_error(ENDPOINT, ConnectionRefusedError())
     assert str(error) == f"upstream app.internal:8000 {ConnectFailure.REFUSED}"
-    assert (upstream_errors.last_error(PLACE), upstream_errors.last_error(OTHER)) == (str(ConnectFailure.REFUSED), "")
+    assert (upstream_errors.last_error(ENDPOINT), upstream_errors.last_error(OTHER)) == (str(ConnectFailure.REFUSED), "")
     upstream_errors.record_success(OTHER)
-    upstream_errors.record_success(PLACE)
-    assert upstream_errors.last_error(PLACE) == ""
+    upstream_errors.record_success(ENDPOINT)
+    assert upstream_errors.last_error(ENDPOINT) == ""
     assert str(upstream_errors.timeout(OTHER)) == "upstream 2001:db8::1 timed out"
     upstream_errors.clear()
     assert upstream_errors.last_error(OTHER) == ""
 
 
-def test_errors_are_of_the_kind_that_was_asked_for() -> None:
+def test_errors_have_the_requested_type() -> None:
     upstream_errors = UpstreamErrors()
-    assert isinstance(upstream_errors.timeout(PLACE), UpstreamTimeout)
-    assert isinstance(upstream_errors.response_error(PLACE, ConnectionResetError(), StaleConnection), StaleConnection)
-    assert str(upstream_errors.response_error(PLACE, ValueError("x"))).endswith(MALFORMED)
-    assert type(upstream_errors.record(PLACE, ConnectFailure.EXPIRED)) is UpstreamError
+    assert isinstance(upstream_errors.timeout(ENDPOINT), UpstreamTimeout)
+    assert isinstance(upstream_errors.response_error(ENDPOINT, ConnectionResetError(), StaleConnection), StaleConnection)
+    assert str(upstream_errors.response_error(ENDPOINT, ValueError("x"))).endswith(MALFORMED)
+    assert type(upstream_errors.record(ENDPOINT, ConnectFailure.EXPIRED)) is UpstreamError
 
 
 SECRET = b"t0ps3cret"
@@ -57,14 +57,14 @@ OK = b"HTTP/1.1 200 OK\r\n"
         (SECRET + b":\n\n  b'" + SECRET + b"\r\n\r\n", "Expected HTTP/, RTSP/ or ICE/"),
     ],
 )
-async def test_a_malformed_response_is_named_without_a_byte_of_it(response: bytes, reason: str) -> None:
+async def test_malformed_response_error_contains_no_response_bytes(response: bytes, reason: str) -> None:
     protocol = ResponseHandler(asyncio.get_running_loop())
     protocol.connection_made(MagicMock(asyncio.Transport))
     protocol.set_response_params(max_line_size=100, max_field_size=100, max_headers=5)
     protocol.data_received(response)
     with pytest.raises(HttpProcessingError) as caught:
         await protocol.read()
-    assert str(UpstreamErrors().response_error(PLACE, caught.value)) == f"upstream app.internal:8000 {MALFORMED}: {reason}"
+    assert str(UpstreamErrors().response_error(ENDPOINT, caught.value)) == f"upstream app.internal:8000 {MALFORMED}: {reason}"
 
 
 @pytest.mark.parametrize(
@@ -78,12 +78,12 @@ async def test_a_malformed_response_is_named_without_a_byte_of_it(response: byte
         "A" * 70 + ":\n\n  b'",
     ],
 )
-def test_a_message_of_another_form_adds_nothing(message: str) -> None:
+def test_unknown_parser_message_is_omitted(message: str) -> None:
     assert malformed(HttpProcessingError(message=message)) == MALFORMED
 
 
-def test_what_we_lack_ourselves_is_no_trouble_of_the_upstream() -> None:
+def test_exhausted_descriptors_are_no_upstream_error() -> None:
     upstream_errors = UpstreamErrors()
-    error = upstream_errors.connect_error(PLACE, OSError(errno.EMFILE, "Too many open files"))
+    error = upstream_errors.connect_error(ENDPOINT, OSError(errno.EMFILE, "Too many open files"))
     assert isinstance(error, FileDescriptorsExhausted)
-    assert (error.status, upstream_errors.last_error(PLACE)) == (503, "")
+    assert (error.status, upstream_errors.last_error(ENDPOINT)) == (503, "")

@@ -19,7 +19,7 @@ NOW = datetime.now(UTC)
 
 
 def self_signed(name, *, alternative_names):
-    """(PEM of the certificate, PEM of its key) for a server that is its own authority."""
+    """Return PEM of a self-signed certificate and of its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     builder = (
@@ -38,7 +38,7 @@ def self_signed(name, *, alternative_names):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """(server context, PEM of its authority) of an upstream that is called upstream.example.com."""
+    """Server context and PEM of the authority of an upstream named upstream.example.com."""
     return make_server(tmp_path_factory.mktemp("tls"), "upstream.example.com", ["upstream.example.com"])
 
 
@@ -85,7 +85,7 @@ async def test_another_name_is_refused(server):
         await status_of(context, tls_custom_ca=authority, tls_server_name="other.example.com")
 
 
-async def test_the_common_name_does_not_count(tmp_path):
+async def test_common_name_is_ignored(tmp_path):
     context, authority = make_server(tmp_path, "upstream.example.com", [])
     with pytest.raises(UpstreamError):
         await status_of(context, tls_custom_ca=authority, tls_server_name="upstream.example.com")
@@ -114,17 +114,17 @@ def client_pair():
     return self_signed("gate.example.com", alternative_names=["gate.example.com"])
 
 
-def asking_for_certificates(server, directory, authority):
-    """The same upstream, where only a client with a certificate of that authority is served."""
+def require_client_certificate(server, directory, authority):
+    """Return the context, changed to require a client certificate of that authority."""
     (directory / "authority.pem").write_bytes(authority)
     server.load_verify_locations(directory / "authority.pem")
     server.verify_mode = ssl.CERT_REQUIRED
     return server
 
 
-async def test_an_upstream_is_shown_the_client_certificate(tmp_path, client_pair):
+async def test_client_certificate_is_presented(tmp_path, client_pair):
     context, authority = make_server(tmp_path, "upstream.example.com", ["upstream.example.com"])
-    asking_for_certificates(context, tmp_path, client_pair[0])
+    require_client_certificate(context, tmp_path, client_pair[0])
     trusted = {"tls_custom_ca": authority, "tls_server_name": "upstream.example.com"}
     assert await status_of(context, **trusted, tls_client_cert=client_pair[0], tls_client_key=SecretBytes(client_pair[1])) == 200
     with pytest.raises(UpstreamError):
@@ -134,15 +134,15 @@ async def test_an_upstream_is_shown_the_client_certificate(tmp_path, client_pair
         await status_of(context, **trusted, tls_client_cert=other[0], tls_client_key=SecretBytes(other[1]))
 
 
-def test_each_client_certificate_has_a_context_and_so_a_pool_of_its_own(client_pair):
-    shows = make_route(tls_client_cert=client_pair[0], tls_client_key=SecretBytes(client_pair[1]))
+def test_each_client_certificate_has_its_own_context(client_pair):
+    with_certificate = make_route(tls_client_cert=client_pair[0], tls_client_key=SecretBytes(client_pair[1]))
     other = self_signed("gate.example.com", alternative_names=["gate.example.com"])
-    shows_another = make_route(tls_client_cert=other[0], tls_client_key=SecretBytes(other[1]))
-    assert len({client_context(route) for route in (shows, shows_another, make_route())}) == 3
-    assert client_context(shows) is client_context(shows)
+    with_other = make_route(tls_client_cert=other[0], tls_client_key=SecretBytes(other[1]))
+    assert len({client_context(route) for route in (with_certificate, with_other, make_route())}) == 3
+    assert client_context(with_certificate) is client_context(with_certificate)
 
 
-def test_a_pair_that_does_not_match_is_a_configuration_error(client_pair):
+def test_mismatched_pair_is_a_config_error(client_pair):
     _, other = self_signed("gate.example.com", alternative_names=["gate.example.com"])
     with pytest.raises(ConfigError, match="tls_client_cert"):
         client_context(make_route(tls_client_cert=client_pair[0], tls_client_key=SecretBytes(other)))

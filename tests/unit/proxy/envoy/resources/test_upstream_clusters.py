@@ -80,8 +80,8 @@ def test_existing_descriptors_are_moved(tmp_path: Path) -> None:
     one, failover, rules = {"to": "https://10.0.0.1"}, {"to": "https://10.0.0.2"}, {"to": "https://10.0.0.1", "tls_skip_verify": True}
     first = EnvoyClusters(options(tmp_path, one, failover).policy, "AUTO")
     changed = options(tmp_path, one, rules)
-    second, anew = EnvoyClusters(changed.policy, "AUTO", previous=first), EnvoyClusters(changed.policy, "AUTO")
-    assert second.resources == anew.resources
+    second, rebuilt = EnvoyClusters(changed.policy, "AUTO", previous=first), EnvoyClusters(changed.policy, "AUTO")
+    assert second.resources == rebuilt.resources
     assert len(first.resources.keys() & second.resources.keys()) == 1
     assert named(second, changed, 1)["transport_socket"] != named(second, changed)["transport_socket"]
     of_another_family = EnvoyClusters(options(tmp_path, {"to": "https://a.internal"}).policy, "V6_ONLY")
