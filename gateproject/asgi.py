@@ -122,7 +122,7 @@ class GateApplication:
             await proxy.forward_auth(incoming, receive, send, partial(self._page, services, RequestHandler.ROUTE_PAGES))
         elif owner in (RequestHandler.HEALTH, RequestHandler.READINESS):  # polled every few seconds, so not logged
             is_well = owner is RequestHandler.HEALTH or self._runtime.readiness().is_ready
-            await proxy.respond(owner, incoming, send, is_well=is_well)
+            await proxy.respond(owner, incoming, send, is_healthy=is_well)
         else:
             await self._serve_builtin(services, owner, incoming, receive, send)
 

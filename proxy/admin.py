@@ -67,20 +67,26 @@ class RouteAdmin(TablelessAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         gate = page_context(request)
         pages = {page: reverse(f"{self.admin_site.name}:{page}") for page in (DECISIONS, USERS, REPLAY)}
-        wanted = request.GET.get("route", "").strip()
-        routes = Paginator(search_routes(gate.options.policy, wanted), ROUTES_PER_PAGE).get_page(request.GET.get("p"))
+        query = request.GET.get("route", "").strip()
+        routes = Paginator(search_routes(gate.options.policy, query), ROUTES_PER_PAGE).get_page(request.GET.get("p"))
         rows = [build_row(route, gate.proxy.clusters, gate.proxy.upstream_errors) for _, route in routes]
-        linked = [(row, [(words, f"{pages[page]}?{urlencode(query)}") for words, page, query in row.links]) for row in rows]
+        linked = [(row, [(label, f"{pages[page]}?{urlencode(parameters)}") for label, page, parameters in row.links]) for row in rows]
         return self.page(
-            request, "admin/proxy/routes.html", "Routes", rows=linked, routes=routes, wanted=wanted, **status_context(gate.configuration)
+            request,
+            "admin/proxy/routes.html",
+            "Routes",
+            rows=linked,
+            routes=routes,
+            query=query,
+            **status_context(gate.configuration),
         )
 
 
-def search_routes(routes: Sequence[ConfiguredRoute], wanted: str) -> list[tuple[int, ConfiguredRoute]]:
+def search_routes(routes: Sequence[ConfiguredRoute], query: str) -> list[tuple[int, ConfiguredRoute]]:
     """Routes with their places in the configuration that have this in their name or address, or for an id; all where nothing is wanted."""
-    sought = wanted.lower()
+    lowered = query.lower()
     return [
-        (index, route) for index, route in enumerate(routes) if sought in f"{route.name or ''} {route.from_}".lower() or wanted == route.id
+        (index, route) for index, route in enumerate(routes) if lowered in f"{route.name or ''} {route.from_}".lower() or query == route.id
     ]
 
 
@@ -132,12 +138,12 @@ def describe_access(route: ConfiguredRoute) -> tuple[str, ...]:
 
 def _links(route: ConfiguredRoute) -> tuple[Link, ...]:
     """Where to look on: what was decided here, and the people of the groups and domains that the route names, as far as gate knows any."""
-    people = (*route.allowed_groups, *(f"@{domain}" for domain in route.allowed_domains))
+    names = (*route.allowed_groups, *(f"@{domain}" for domain in route.allowed_domains))
     return (
         ("Latest decisions", DECISIONS, {"route_id": route.id}),
         ("Latest refusals", DECISIONS, {"route_id": route.id, "outcome": Outcome.FORBIDDEN.value}),
         ("Replay with the current policy", REPLAY, {"route_id": route.id}),
-        *((f"Users of {name}", USERS, {"q": name}) for name in people[:MAX_LINKS]),
+        *((f"Users of {name}", USERS, {"q": name}) for name in names[:MAX_LINKS]),
     )
 
 
@@ -151,8 +157,8 @@ def _match(route: ConfiguredRoute) -> str:
 def _target(route: ConfiguredRoute) -> str:
     if route.redirect is None:
         return ", ".join(str(url) for url in route.to)
-    said = route.redirect.model_dump(exclude_unset=True, exclude_none=True)
-    return "redirect: " + ", ".join(key if value is True else f"{key} {value}" for key, value in said.items() if value is not False)
+    settings = route.redirect.model_dump(exclude_unset=True, exclude_none=True)
+    return "redirect: " + ", ".join(key if value is True else f"{key} {value}" for key, value in settings.items() if value is not False)
 
 
 def last_errors(route: ConfiguredRoute, upstream_errors: UpstreamErrors) -> list[str]:
@@ -163,10 +169,10 @@ def last_errors(route: ConfiguredRoute, upstream_errors: UpstreamErrors) -> list
 def _upstreams(route: ConfiguredRoute, clusters: Clusters | None, upstream_errors: UpstreamErrors) -> tuple[str, ...]:
     """Each with its weight, how it is, and what its last request failed by; empty where there is nothing to tell beyond the target."""
     cluster = clusters.get(route) if clusters is not None else None
-    last = last_errors(route, upstream_errors)
+    errors = last_errors(route, upstream_errors)
     if cluster is None:
-        return tuple(f"{upstream.url}: {trouble}" for upstream, trouble in zip(route.to, last, strict=True)) if any(last) else ()
-    triples = zip(route.to, cluster.members, last, strict=True)
+        return tuple(f"{upstream.url}: {trouble}" for upstream, trouble in zip(route.to, errors, strict=True)) if any(errors) else ()
+    triples = zip(route.to, cluster.members, errors, strict=True)
     return tuple(
         f"{upstream.url}, weight {upstream.weight}: {cluster.health(member)}{trouble and f'; {trouble}'}"
         for upstream, member, trouble in triples

@@ -27,21 +27,20 @@ class WebsocketConsumer(AsyncConsumer):
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Any) -> None:
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._refused: RequestRejected | None = None
         self._client: AsgiWebsocketClient | None = None
         self._forward_task: asyncio.Task[Any] | None = None
 
-        async def receive_or_end() -> AsgiMessage:
+        async def receive_until_closed() -> AsgiMessage:
             """The server's next message; a disconnect once all is carried, whether the server says one or not."""
-            asked = spawn(_next_message(receive), name="a message of a websocket")
+            receiving = spawn(_next_message(receive), name="a message of a websocket")
             try:
-                await asyncio.wait((asked, self._closed), return_when=asyncio.FIRST_COMPLETED)
-                return asked.result() if asked.done() else {"type": "websocket.disconnect", "code": ABNORMAL_CLOSURE}
+                await asyncio.wait((receiving, self._closed), return_when=asyncio.FIRST_COMPLETED)
+                return receiving.result() if receiving.done() else {"type": "websocket.disconnect", "code": ABNORMAL_CLOSURE}
             finally:
-                asked.cancel()
+                receiving.cancel()
 
         try:
-            await super().__call__(scope, receive_or_end, send)
+            await super().__call__(scope, receive_until_closed, send)
         finally:
             if self._forward_task is not None:
                 self._forward_task.cancel()
@@ -58,11 +57,11 @@ class WebsocketConsumer(AsyncConsumer):
     async def websocket_connect(self, message: AsgiMessage) -> None:
         try:
             self._client = AsgiWebsocketClient(self.scope)
-        except RequestRejected as refused:
-            record_rejection(refused, self.scope.get("client"))
-            self._on_handshake(b"", b"", refused.status)
-            await self._reject(refused)
-            raise StopConsumer from refused
+        except RequestRejected as rejection:
+            record_rejection(rejection, self.scope.get("client"))
+            self._on_handshake(b"", b"", rejection.status)
+            await self._reject(rejection)
+            raise StopConsumer from rejection
         self._forward_task = spawn(self._forward(self._client), name="websocket")
 
     async def websocket_receive(self, message: AsgiMessage) -> None:
@@ -77,26 +76,26 @@ class WebsocketConsumer(AsyncConsumer):
         raise StopConsumer
 
     async def _forward(self, client: AsgiWebsocketClient) -> None:
-        telling = spawn(client.pump(self.send), name="messages to a websocket")
+        pumping = spawn(client.pump(self.send), name="messages to a websocket")
         try:
             await self._app(client.scope, client.receive, client.send)
         except ConnectionError:  # ASGI: the client has gone
             client.on_disconnect(ABNORMAL_CLOSURE)
         finally:
             client.close_abnormally()
-            await asyncio.wait((telling,))
+            await asyncio.wait((pumping,))
             self._on_handshake(dict(client.scope["headers"]).get(b"host", b""), b"GET", client.status or 403)
             if not self._closed.done():
                 self._closed.set_result(None)
 
-    async def _reject(self, refused: RequestRejected) -> None:
+    async def _reject(self, rejection: RequestRejected) -> None:
         if DENIAL not in (self.scope.get("extensions") or {}):
             await self.send({"type": "websocket.close"})
             return
-        body = refused.body
+        body = rejection.body
         headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"), (b"content-length", b"%d" % len(body))]
-        headers.append((b"x-request-id", refused.request_id.encode()))
-        await self.send({"type": f"{DENIAL}.start", "status": refused.status, "headers": headers})
+        headers.append((b"x-request-id", rejection.request_id.encode()))
+        await self.send({"type": f"{DENIAL}.start", "status": rejection.status, "headers": headers})
         await self.send({"type": f"{DENIAL}.body", "body": body})
 
 

@@ -77,7 +77,7 @@ class RouteForwarding:
         selection = ClusterSelection(self.cluster, hash_key.encode())
         return selection.upstream, selection
 
-    def build_request(self, incoming: IncomingRequest, carry: Forward, credentials: tuple[Header, ...], hash_key: str) -> OutgoingRequest:
+    def build_request(self, incoming: IncomingRequest, verdict: Forward, credentials: tuple[Header, ...], hash_key: str) -> OutgoingRequest:
         """Return the upstream request of an allowed request, with gate's `credentials` for the upstream.
 
         `hash_key` identifies the client for sticky balancing.  Raises BadRequest if the request is ambiguous or cannot be forwarded on a
@@ -86,28 +86,28 @@ class RouteForwarding:
         scope, request = incoming.scope, incoming.request
         host = incoming.headers[b"host"]
         downstream = Downstream(incoming.peer, scope["scheme"], host, incoming.request_id)
-        upstream, own_host, selection = self.upstream, self.upstream_host, None
+        upstream, upstream_host, selection = self.upstream, self.upstream_host, None
         if self.cluster is not None:
             selection = ClusterSelection(self.cluster, hash_key.encode(), fallback_host=host if self.host.uses_upstream_name else None)
-            upstream, own_host = selection.upstream, selection.hostname
+            upstream, upstream_host = selection.upstream, selection.hostname
         query, path = scope["query_string"], request.path
         if self.preserves_target and not query and "gate.bare_query" not in scope:
-            wanted = path.encode("ascii")
+            target = path.encode("ascii")
         else:
-            wanted = build_target(self.path.apply(path), strip_token(query), is_bare="gate.bare_query" in scope)
-        sent_host = host if self.preserves_host else self.host.apply(host, own_host, path, scope["headers"])
+            target = build_target(self.path.apply(path), strip_token(query), is_bare="gate.bare_query" in scope)
+        sent_host = host if self.preserves_host else self.host.apply(host, upstream_host, path, scope["headers"])
         has_body, content_length = framing(scope["headers"])
-        told = carry.identity_headers + credentials
-        headers = self.headers.for_upstream(scope["headers"], downstream, sent_host, told, carry.withheld)
+        added_headers = verdict.identity_headers + credentials
+        headers = self.headers.for_upstream(scope["headers"], downstream, sent_host, added_headers, verdict.withheld)
         use = ConnectionUse.SHARED
         if b"authorization" in incoming.headers:
-            use = connection_use(headers, is_http2=carry.route.route.upstream_http2)
+            use = connection_use(headers, is_http2=verdict.route.route.upstream_http2)
         return OutgoingRequest(
             upstream=upstream,
             method=request.method,
-            target=wanted,
-            headers=headers if carry.offer is None else carry.offer.for_upstream(headers),
-            is_upgrade=carry.offer is not None,
+            target=target,
+            headers=headers if verdict.offer is None else verdict.offer.for_upstream(headers),
+            is_upgrade=verdict.offer is not None,
             has_body=has_body,
             content_length=content_length,
             timeout=self.timeout,
@@ -130,30 +130,32 @@ class ForwardingTable:
         reserved_headers: IdentityHeaderNames | None = None,
     ):
         self._options = options
-        measures = options.has_route_metrics
-        is_alike = previous is not None and previous._options.has_route_metrics is measures
-        known = previous._by_route if is_alike and previous is not None and previous._options.only_routes_differ(options) else {}
+        has_metrics = options.has_route_metrics
+        has_same_metrics = previous is not None and previous._options.has_route_metrics is has_metrics
+        reusable = previous._by_route if has_same_metrics and previous is not None and previous._options.only_routes_differ(options) else {}
         self._identity_header_names = reserved_headers = (
             IdentityHeaderNames(options.policy) if reserved_headers is None else reserved_headers
         )
-        is_told_otherwise = reserved_headers.changed_since(previous._identity_header_names if previous is not None else reserved_headers)
-        counted_before = previous.statistics if previous is not None else {}
+        identity_headers_changed = reserved_headers.changed_since(
+            previous._identity_header_names if previous is not None else reserved_headers
+        )
+        previous_statistics = previous.statistics if previous is not None else {}
         # By label.  Who goes on under its label goes on counting.
         self.statistics: dict[str, RouteStatistics] = {}
-        carried: dict[str, CompiledRoute] = {}
+        forwarded: dict[str, CompiledRoute] = {}
         for compiled in routes:
             if compiled.route.to and not compiled.route.redirect:
-                carried.setdefault(compiled.id, compiled)
-        self.clusters: Clusters = Clusters((each.route for each in carried.values()), previous.clusters if previous is not None else None)
+                forwarded.setdefault(compiled.id, compiled)
+        self.clusters: Clusters = Clusters((each.route for each in forwarded.values()), previous.clusters if previous is not None else None)
         self._by_route: dict[str, tuple[CompiledRoute, RouteForwarding]] = {}
-        for id, compiled in carried.items():
-            if measures and (label := route_label(compiled.route)) not in self.statistics:
-                self.statistics[label] = counted_before.get(label) or RouteStatistics(label)
-            before = known.get(id)
-            if before is None or before[0] is not compiled or is_told_otherwise(compiled.route):
+        for id, compiled in forwarded.items():
+            if has_metrics and (label := route_label(compiled.route)) not in self.statistics:
+                self.statistics[label] = previous_statistics.get(label) or RouteStatistics(label)
+            entry = reusable.get(id)
+            if entry is None or entry[0] is not compiled or identity_headers_changed(compiled.route):
                 statistics = self.statistics.get(route_label(compiled.route))
-                before = (compiled, RouteForwarding.build(compiled, options, reserved_headers, self.clusters, statistics))
-            self._by_route[id] = before
+                entry = (compiled, RouteForwarding.build(compiled, options, reserved_headers, self.clusters, statistics))
+            self._by_route[id] = entry
         self.response_headers = ResponseHeaderRules.build(options)
         # Seconds; as long may a client hold what it doesn't use.
         self.idle_timeout = options.timeout_idle.total_seconds() or math.inf

@@ -43,17 +43,21 @@ class ProxyService:
         self._authorize = authorize = pipeline.authorizer
         self._trusted = trusted_peers(options.trusted_proxies)
         # What `headers` says of transport holds for the host, so for our own answers, too; the rest of it is for applications.
-        said = {name.lower(): value for name, value in options.headers.items()}
-        own_headers = tuple((name.encode(), said[name].encode("latin-1")) for name in ("strict-transport-security",) if name in said)
-        self._site = build_site_facts(options, own_headers)
+        configured_headers = {name.lower(): value for name, value in options.headers.items()}
+        site_headers = tuple(
+            (name.encode(), configured_headers[name].encode("latin-1"))
+            for name in ("strict-transport-security",)
+            if name in configured_headers
+        )
+        self._site = build_site_facts(options, site_headers)
         self._serves_routes = options.services in PROXY_ROLES
         self._hosts = MemoCache(
             _host_roles(options, authorize), MAX_CACHED_HOSTS, max_key_length=MAX_HOST_LENGTH, size=lambda address: len(address[0])
         )
-        ours = {each.host for each in (options.authenticate_service_url, options.forward_auth_url) if each is not None}
+        gate_hosts = {each.host for each in (options.authenticate_service_url, options.forward_auth_url) if each is not None}
         authenticate = options.authenticate_service_url if options.services in AUTHENTICATE_ROLES else None
         self._authenticate_host = None if authenticate is None else authenticate.host
-        self.request_counter = RequestCounter(options.service_label, ours | authorize.routes.hosts)
+        self.request_counter = RequestCounter(options.service_label, gate_hosts | authorize.routes.hosts)
         self.data_plane: EmbeddedDataPlane = EmbeddedDataPlane(options, pipeline, resources)
         self.clusters: Clusters = self.data_plane.forwarding_table.clusters
         self.upstream_errors: UpstreamErrors = self.data_plane.upstream_errors
@@ -94,9 +98,9 @@ class ProxyService:
     def handler_for(self, request: PolicyRequest) -> RequestHandler:
         if request.method == CONNECT:  # none of our pages is reached by one
             return RequestHandler.DATA_PLANE if self._serves_routes else RequestHandler.NOT_FOUND
-        found = handler_for(request.path, self._hosts[request.host, request.port], self._options.authenticate_callback_path)
+        handler = handler_for(request.path, self._hosts[request.host, request.port], self._options.authenticate_callback_path)
         # A public route may have a robots.txt of its own.
-        return RequestHandler.DATA_PLANE if found is RequestHandler.ROBOTS and self._authorize.is_public(request) else found
+        return RequestHandler.DATA_PLANE if handler is RequestHandler.ROBOTS and self._authorize.is_public(request) else handler
 
     def origin_for(self, request: PolicyRequest) -> str:
         return f"{self._authorize.scheme_for(request.host, request.port)}://{request.host_port}"
@@ -105,20 +109,20 @@ class ProxyService:
         """Route that a program at this host wants a token for, where it says the port of a tunnel."""
         if not (port.isascii() and port.isdecimal() and len(port) <= MAX_PORT_DIGITS):
             return None
-        found = self._authorize.routes.match(PolicyRequest(CONNECT, host, int(port), "/"))
-        return found.route if found is not None else None
+        compiled = self._authorize.routes.match(PolicyRequest(CONNECT, host, int(port), "/"))
+        return compiled.route if compiled is not None else None
 
     def providers_for(self, request: PolicyRequest) -> tuple[str, ...]:
         """Providers whose people are taken at the host of a request; () where one of its routes takes those of any."""
-        named = [compiled.route.identity_providers for compiled in self._authorize.routes.routes_for(request.host, request.port)]
-        return tuple(dict.fromkeys(chain.from_iterable(named))) if all(named) else ()
+        providers = [compiled.route.identity_providers for compiled in self._authorize.routes.routes_for(request.host, request.port)]
+        return tuple(dict.fromkeys(chain.from_iterable(providers))) if all(providers) else ()
 
     def is_authenticate_host(self, name: str) -> bool:
         """Whether this is the name of the host of our sign-in pages, which this process serves."""
         return name.lower().removesuffix(".") == self._authenticate_host
 
-    async def respond(self, found: RequestHandler, incoming: IncomingRequest, send: Send, *, is_well: bool = True) -> None:
-        await builtin_pages.respond(found, incoming, self._options, send, is_healthy=is_well)
+    async def respond(self, handler: RequestHandler, incoming: IncomingRequest, send: Send, *, is_healthy: bool = True) -> None:
+        await builtin_pages.respond(handler, incoming, self._options, send, is_healthy=is_healthy)
 
 
 class ProxyPageContext(AuthorizePageContext, Protocol):
@@ -139,7 +143,7 @@ def _host_roles(options: Options, authorize: Authorizer) -> Callable[[tuple[str,
     authenticate_address = (authenticate.host, authenticate.port) if options.services in AUTHENTICATE_ROLES else None
     serves_routes = options.services in PROXY_ROLES
 
-    def facts(address: tuple[str, int | None]) -> HostRoles:
+    def find_roles(address: tuple[str, int | None]) -> HostRoles:
         is_authenticate_host = address == authenticate_address
         is_route_host = serves_routes and authorize.serves_host(*address)
         # Whatever the port: front proxies reach us by an inner address.
@@ -147,4 +151,4 @@ def _host_roles(options: Options, authorize: Authorizer) -> Callable[[tuple[str,
         has_health_paths = options.health_paths_on_routes or not is_route_host or is_authenticate_host or is_forward_auth_host
         return HostRoles(is_authenticate_host, is_route_host, is_forward_auth_host, has_health_paths)
 
-    return facts
+    return find_roles

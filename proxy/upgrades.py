@@ -35,14 +35,14 @@ class Upgrade:
 
     def validate_response(self, headers: Sequence[Header]) -> list[Header]:
         """Headers of this handshake in a 101.  Raises UpstreamError where it is not the answer to this offer."""
-        answer = group_by_name(headers)
-        if [value.lower() for value in answer.get(b"upgrade", [])] != [self.protocol.lower()]:
+        by_name = group_by_name(headers)
+        if [value.lower() for value in by_name.get(b"upgrade", [])] != [self.protocol.lower()]:
             raise UpstreamError(f"the upstream switched to another protocol than {self.protocol.decode()}")
-        if b"upgrade" not in [option.lower() for option in list_elements(answer.get(b"connection", []))]:
+        if b"upgrade" not in [option.lower() for option in list_elements(by_name.get(b"connection", []))]:
             raise UpstreamError("the upstream's 101 has no Connection: Upgrade")
-        return self._negotiated_headers(answer)
+        return self._negotiated_headers(by_name)
 
-    def _negotiated_headers(self, answer: dict[bytes, list[bytes]]) -> list[Header]:
+    def _negotiated_headers(self, by_name: dict[bytes, list[bytes]]) -> list[Header]:
         return []
 
     def tunnel(self, accepted: Sequence[Header]) -> Tunnel:
@@ -64,12 +64,12 @@ class Upgrade:
         others = [pair for pair in raw_headers if not pair[0].lower().startswith((*self.prefix, *_FRAMING))]
         tunnel = self.tunnel(accepted)
         try:
-            tunnel.client.connection, sent_ahead = take_over([*response_headers(others), *accepted], tunnel.client, self.protocol)
+            tunnel.client.connection, client_bytes = take_over([*response_headers(others), *accepted], tunnel.client, self.protocol)
         except ValueError as error:
             raise UpstreamError("the upstream sent headers that can't be forwarded") from error
         result.status = 101
-        tunnel.upstream.connection, answered_ahead = exchange.take_over(tunnel.upstream)
-        await run_tunnel(tunnel, sent_ahead, answered_ahead, timeout, handle, result)
+        tunnel.upstream.connection, upstream_bytes = exchange.take_over(tunnel.upstream)
+        await run_tunnel(tunnel, client_bytes, upstream_bytes, timeout, handle, result)
 
 
 class SpdyOffer(Upgrade):
@@ -85,18 +85,18 @@ class SpdyOffer(Upgrade):
     @classmethod
     def from_request(cls, method: str, headers: Iterable[Header]) -> "SpdyOffer":
         """Offer of a request.  Raises HandshakeRefused for one with a body."""
-        given = group_by_name(headers)
-        has_body = b"transfer-encoding" in given or any(length != b"0" for length in given.get(b"content-length", ()))
+        by_name = group_by_name(headers)
+        has_body = b"transfer-encoding" in by_name or any(length != b"0" for length in by_name.get(b"content-length", ()))
         if method not in ("GET", "POST") or has_body:
             raise HandshakeRefused(400, "SPDY begins with a GET or POST request without a body")
         return cls()
 
 
 def group_by_name(headers: Iterable[Header]) -> dict[bytes, list[bytes]]:
-    given: dict[bytes, list[bytes]] = {}
+    by_name: dict[bytes, list[bytes]] = {}
     for name, value in headers:
-        given.setdefault(name.lower(), []).append(value.strip(b" \t"))
-    return given
+        by_name.setdefault(name.lower(), []).append(value.strip(b" \t"))
+    return by_name
 
 
 def list_elements(values: Iterable[bytes]) -> Iterator[bytes]:

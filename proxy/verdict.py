@@ -73,8 +73,8 @@ class Deny:
 
     @property
     def headers(self) -> Headers:
-        said = [(b"www-authenticate", self.challenge.encode("ascii"))] if self.challenge else []
-        return said + ([(b"retry-after", b"%d" % self.retry_after)] if self.retry_after is not None else []) + self.extra_headers
+        headers = [(b"www-authenticate", self.challenge.encode("ascii"))] if self.challenge else []
+        return headers + ([(b"retry-after", b"%d" % self.retry_after)] if self.retry_after is not None else []) + self.extra_headers
 
 
 @dataclass(slots=True)  # not frozen: one is made for each request

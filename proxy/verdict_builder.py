@@ -44,39 +44,39 @@ class VerdictBuilder:
         self._denials = Denials(options, authorize, self.loops)
         self._identity_header_names = authorize.routes.identity_header_names
 
-    def build(self, judged: RequestDecision, asker: Enforcer = Enforcer.EMBEDDED) -> Verdict:
-        incoming, check, compiled = judged.incoming, judged.check, judged.check.decision.route
+    def build(self, decision: RequestDecision, enforcer: Enforcer = Enforcer.EMBEDDED) -> Verdict:
+        incoming, check, compiled = decision.incoming, decision.check, decision.check.decision.route
         try:
-            if asker is not Enforcer.EMBEDDED:
-                self._require_delegable(incoming, compiled, asker)
+            if enforcer is not Enforcer.EMBEDDED:
+                self._require_delegable(incoming, compiled, enforcer)
             if check.decision.outcome in (Outcome.SIGN_IN, Outcome.STEP_UP):
-                return self._unauthenticated(judged, asker)
+                return self._unauthenticated(decision, enforcer)
             if compiled is None or not check.decision.is_allowed:
-                return self._denials.for_decision(incoming, check, has_tunnels=asker is Enforcer.EMBEDDED)
+                return self._denials.for_decision(incoming, check, has_tunnels=enforcer is Enforcer.EMBEDDED)
             if compiled.route.redirect is not None:
-                if asker is Enforcer.FORWARD_AUTH_STATUS_ONLY:
+                if enforcer is Enforcer.FORWARD_AUTH_STATUS_ONLY:
                     # Nobody needs to sign in for a redirect, so 200 would let everybody through to whatever the front proxy has there.
                     raise NotDelegable("the route of this address only redirects")
                 return Redirect(*redirect_to(compiled.route, incoming.request, compiled.matched_prefix or None))
-            offer = _upgrade_offer(incoming, compiled.route, asker)
+            offer = _upgrade_offer(incoming, compiled.route, enforcer)
         except BadRequest as error:
-            return deny_for_error(error, asker)
+            return deny_for_error(error, enforcer)
         return Forward(compiled, check.identity_headers, check.withheld_credentials, offer)
 
-    def _unauthenticated(self, judged: RequestDecision, asker: Enforcer) -> SignIn | Deny:
-        incoming, check = judged.incoming, judged.check
+    def _unauthenticated(self, decision: RequestDecision, enforcer: Enforcer) -> SignIn | Deny:
+        incoming, check = decision.incoming, decision.check
         if check.challenge:
             return self._denials.invalid_token(incoming, check)
-        if not _can_redirect(incoming, asker):
+        if not _can_redirect(incoming, enforcer):
             return self._denials.unauthorized(incoming, check)
         compiled = check.decision.route
         scheme = compiled.route.from_.scheme if compiled else "https"
         # Whom a front proxy asks about begins at the route's own host, where circles are noticed, too.
-        if asker is not Enforcer.FORWARD_AUTH and self.loops.is_looping(incoming.cookies, incoming.request.host_port, judged.now):
+        if enforcer is not Enforcer.FORWARD_AUTH and self.loops.is_looping(incoming.cookies, incoming.request.host_port, decision.now):
             return self._denials.sign_in_loop(incoming, scheme)
         return SignIn(scheme, compiled.route if compiled else None)
 
-    def _require_delegable(self, incoming: IncomingRequest, compiled: CompiledRoute | None, asker: Enforcer) -> None:
+    def _require_delegable(self, incoming: IncomingRequest, compiled: CompiledRoute | None, enforcer: Enforcer) -> None:
         """What no other proxy may carry, whatever the decision says."""
         request = incoming.request
         if is_reserved_path(request.path):
@@ -87,9 +87,9 @@ class VerdictBuilder:
             # Whoever forwards it forwards its query as it stands, and an application must not learn a token.
             raise NotDelegable("tokens in the query are not supported behind another proxy. Use an Authorization header")
         if compiled is None:
-            if asker is not Enforcer.EXT_AUTHZ:
+            if enforcer is not Enforcer.EXT_AUTHZ:
                 raise NotDelegable(NO_ROUTE_ERROR)
-        elif asker is not Enforcer.EXT_AUTHZ and self._spoofs_identity_header(incoming, compiled.route):
+        elif enforcer is not Enforcer.EXT_AUTHZ and self._spoofs_identity_header(incoming, compiled.route):
             # Whoever asks us by HTTP forwards the client's headers as they are, and overwrites only those that it was told to copy.
             raise NotDelegable("the request has an identity header, which is reserved for gate")
         elif self._needs_upstream_credentials(compiled):
@@ -101,11 +101,11 @@ class VerdictBuilder:
         return bool(names) and any(fold(name) in names for name in incoming.client_header_names)
 
 
-def _can_redirect(incoming: IncomingRequest, asker: Enforcer) -> bool:
+def _can_redirect(incoming: IncomingRequest, enforcer: Enforcer) -> bool:
     """Whether who is not signed in is redirected to a sign-in page; else the answer is a 401."""
-    if asker is Enforcer.FORWARD_AUTH:  # at the form that redirects the front proxy asks where it has decided to do so
+    if enforcer is Enforcer.FORWARD_AUTH:  # at the form that redirects the front proxy asks where it has decided to do so
         return incoming.accepts_redirect and not is_websocket_request(incoming.scope["headers"])
-    return asker is not Enforcer.FORWARD_AUTH_STATUS_ONLY and incoming.is_navigation
+    return enforcer is not Enforcer.FORWARD_AUTH_STATUS_ONLY and incoming.is_navigation
 
 
 def attach_saved_form(verdict: SignIn, form: SavedForm | NotSaved | None, incoming: IncomingRequest) -> SignIn | Deny:
@@ -113,26 +113,26 @@ def attach_saved_form(verdict: SignIn, form: SavedForm | NotSaved | None, incomi
     return form_not_saved(incoming, verdict.scheme, form) if isinstance(form, NotSaved) else replace(verdict, form=form)
 
 
-def deny_for_error(error: GateError, asker: Enforcer = Enforcer.EMBEDDED) -> Deny:
+def deny_for_error(error: GateError, enforcer: Enforcer = Enforcer.EMBEDDED) -> Deny:
     """Verdict on what went wrong: other proxies are told how that may come."""
-    if asker is Enforcer.EMBEDDED or not isinstance(error, BadRequest):
+    if enforcer is Enforcer.EMBEDDED or not isinstance(error, BadRequest):
         return denial_from_error(error)
-    if asker is Enforcer.EXT_AUTHZ:
+    if enforcer is Enforcer.EXT_AUTHZ:
         advice = "The cause is an unusual URL or the setup of Envoy. Its operator finds details in gate's log."
         return Deny(error.status, f"This request can't be authorized: {error}.", advice, log_detail=error.operator_message)
     advice = "The cause is the setup of the front proxy or an unusual URL. Its operator finds details in gate's log."
-    status = 403 if asker is Enforcer.FORWARD_AUTH_STATUS_ONLY else error.status
+    status = 403 if enforcer is Enforcer.FORWARD_AUTH_STATUS_ONLY else error.status
     return Deny(status, f"This request is denied: {error}.", advice, log_detail=error.operator_message)
 
 
-def _upgrade_offer(incoming: IncomingRequest, route: Route, asker: Enforcer) -> Upgrade | None:
+def _upgrade_offer(incoming: IncomingRequest, route: Route, enforcer: Enforcer) -> Upgrade | None:
     """What the client offers to change to, and we would carry.  BadRequest for what is no offer, or is not for this route."""
     method, headers, own_origin = (
         incoming.scope["method"],
         incoming.scope["headers"],
         f"{route.from_.scheme}://{incoming.request.host_port}",
     )
-    if asker is not Enforcer.EMBEDDED:  # who carries it, makes the handshake
+    if enforcer is not Enforcer.EMBEDDED:  # who carries it, makes the handshake
         if is_websocket_request(headers):
             if not route.allow_websockets:
                 raise NotDelegable(WEBSOCKETS_DISABLED_ERROR)

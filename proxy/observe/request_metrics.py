@@ -20,15 +20,15 @@ class RequestCounter:
 
     def __call__(self, host: bytes, method: bytes, status: int, seconds: float, received: int | None, sent: int | None) -> None:
         """`host` as the client wrote it; empty, as the method, where there was no request to be read."""
-        asked = (host, method, status)
-        (self._series_cache.get(asked) or self._series(asked)).observe(seconds, received, sent)
+        key = (host, method, status)
+        (self._series_cache.get(key) or self._series(key)).observe(seconds, received, sent)
 
-    def _series(self, asked: tuple[bytes, bytes, int]) -> CallMetrics:
-        host, method, status = asked
+    def _series(self, key: tuple[bytes, bytes, int]) -> CallMetrics:
+        host, method, status = key
         name = self._host_label(host)
         series = self._calls.series(name, method.decode(), str(status))
         if name is not OTHER and len(self._series_cache) < _MAX_CACHED_LABELS:
-            self._series_cache[asked] = series
+            self._series_cache[key] = series
         return series
 
     def _host_label(self, raw: bytes) -> str:

@@ -39,25 +39,25 @@ class RequestContext:
         if isinstance(verdict, Deny):
             self.record_denial(verdict)
 
-    def record_denial(self, refusal: Deny) -> Deny:
+    def record_denial(self, denial: Deny) -> Deny:
         """Note a refusal, before it is sent: a client that has gone by then was refused all the same."""
-        self.status, self.log_detail = refusal.status, refusal.log_detail or self.log_detail
-        return refusal
+        self.status, self.log_detail = denial.status, denial.log_detail or self.log_detail
+        return denial
 
     def log_fields(self) -> dict[str, object]:
         """Fields of the line, which leaves the query out: applications put secrets there."""
         fields = _request_fields(self.incoming, self.status)
         if self.total_seconds is not None:
             fields["duration_ms"] = round(self.total_seconds * 1000, 2)
-        if (judged := self.decision) is not None:
-            check = judged.check
+        if (decision := self.decision) is not None:
+            check = decision.check
             fields |= decision_fields(check.decision)
             fields |= identity_fields(check.identity)
             if check.token_error:
                 fields["refused_token"] = check.token_error
             fields["decision_ms"] = round((self.decision_seconds or 0.0) * 1000, 3)
-            if judged.sources is not None:
-                fields["data_version"] = judged.sources.version
+            if decision.sources is not None:
+                fields["data_version"] = decision.sources.version
         if self.result is not None:
             fields |= {"bytes_sent": self.result.bytes_sent, "ending": self.result.termination.value}
             if self.result.bytes_received is not None:
@@ -80,34 +80,34 @@ class RequestRecorder:
     decisions: DecisionLog
     on_session_activity: OnSeen
 
-    def record_allowed(self, judged: RequestDecision) -> None:
+    def record_allowed(self, decision: RequestDecision) -> None:
         """Record that a request is let through: whose session it is was seen."""
-        if judged.check.identity is not None:
-            self.on_session_activity(judged.session_id, judged.now, judged.incoming.request.host_port)
+        if decision.check.identity is not None:
+            self.on_session_activity(decision.session_id, decision.now, decision.incoming.request.host_port)
 
     def record(self, context: RequestContext) -> None:
         """Record a request that has ended: its line, its trace, and its decision."""
         result = context.result
         if context.status is None:
             context.status = (result.status or CLIENT_CLOSED) if result else 500
-        is_trouble = bool(context.log_detail) or (result is not None and result.termination is TerminationReason.UPSTREAM_RESET)
-        log_access_lazy(logging.WARNING if is_trouble else logging.INFO, context.log_fields)
+        is_error = bool(context.log_detail) or (result is not None and result.termination is TerminationReason.UPSTREAM_RESET)
+        log_access_lazy(logging.WARNING if is_error else logging.INFO, context.log_fields)
         if active_span() is not None:
             check = context.decision.check if context.decision is not None else None
-            finish_root_span(context.incoming, check, context.status, is_trouble=is_trouble)
+            finish_root_span(context.incoming, check, context.status, is_error=is_error)
         if context.decision_seconds is not None:
             self._log_decision(context, context.decision_seconds)
 
     def _log_decision(self, context: RequestContext, seconds: float) -> None:
-        judged, incoming = context.decision, context.incoming
-        check, shadow_outcome = (judged.check, judged.shadow_outcome) if judged is not None else (None, None)
-        decision, identity, refused = (check.decision, check.identity, check.token_error) if check is not None else (None, None, "")
-        if not self.decisions.should_log(decision, identity, refused, shadow_outcome):
+        request_decision, incoming = context.decision, context.incoming
+        check, shadow_outcome = (request_decision.check, request_decision.shadow_outcome) if request_decision is not None else (None, None)
+        decision, identity, token_error = (check.decision, check.identity, check.token_error) if check is not None else (None, None, "")
+        if not self.decisions.should_log(decision, identity, token_error, shadow_outcome):
             return
-        sources = judged.sources if judged is not None else None
-        asked = (incoming.request_id, incoming.request, decision, identity, seconds, incoming.client_address)
+        sources = request_decision.sources if request_decision is not None else None
+        entry_fields = (incoming.request_id, incoming.request, decision, identity, seconds, incoming.client_address)
         self.decisions.enqueue(
-            DecisionLogEntry(*asked, 0.0, sources, shadow_outcome, failure_outcome(context.status), context.log_detail, refused)
+            DecisionLogEntry(*entry_fields, 0.0, sources, shadow_outcome, failure_outcome(context.status), context.log_detail, token_error)
         )
 
 

@@ -18,10 +18,10 @@ from proxy.upstreams.outgoing_request import OutgoingRequest
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"))
 
 
-def start_request_span(tracer: Tracer, incoming: IncomingRequest, at: int | None = None) -> Span | None:
+def start_request_span(tracer: Tracer, incoming: IncomingRequest, started_at_ns: int | None = None) -> Span | None:
     """Root span of a request, where it is traced; it began `at` nanoseconds since 1970, or now."""
     method = _normalize_method(incoming.scope["method"])
-    span = tracer.start_root(method, incoming.scope["headers"], is_trusted=incoming.is_trusted, started_at=at)
+    span = tracer.start_root(method, incoming.scope["headers"], is_trusted=incoming.is_trusted, started_at=started_at_ns)
     if span is not None:
         span.set_attributes({"http.request.method": method, "gate.request_id": incoming.request_id})
     return span
@@ -30,12 +30,12 @@ def start_request_span(tracer: Tracer, incoming: IncomingRequest, at: int | None
 def recording_status(span: Span, send: Send) -> Send:
     """ASGI `send` that tells the span the answer's status."""
 
-    async def send_and_note(message: dict[str, Any]) -> None:
+    async def send_recording_status(message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
             set_status(span, message["status"])
         await send(message)
 
-    return send_and_note
+    return send_recording_status
 
 
 def set_status(span: AnySpan, status: int) -> None:
@@ -62,14 +62,14 @@ def decision_attributes(decision: Decision) -> Attributes:
     }
 
 
-async def authorize_span(asked: Awaitable[AuthorizationResult]) -> AuthorizationResult:
+async def authorize_span(pending: Awaitable[AuthorizationResult]) -> AuthorizationResult:
     with spans.span("authorize") as span:
-        check = await asked
+        check = await pending
         span.set_attributes(decision_attributes(check.decision))
         return check
 
 
-def finish_root_span(incoming: IncomingRequest, check: AuthorizationResult | None, status: int | None, *, is_trouble: bool) -> None:
+def finish_root_span(incoming: IncomingRequest, check: AuthorizationResult | None, status: int | None, *, is_error: bool) -> None:
     """Set the attributes of the root span: the request as a whole."""
     request, span = incoming.request, current_span()
     span.set_attributes(_request_attributes(request))
@@ -79,7 +79,7 @@ def finish_root_span(incoming: IncomingRequest, check: AuthorizationResult | Non
             span.set_name(f"{_normalize_method(request.method)} {span_route(check.decision.route)}")
     if status is not None:
         set_status(span, status)
-    if is_trouble:
+    if is_error:
         span.set_error(str(status or "error"))
 
 
@@ -88,10 +88,10 @@ def span_route(route: CompiledRoute) -> str:
     return f"{route.route.from_.host_port}{route.matched_prefix}"
 
 
-async def forward_span(outgoing: OutgoingRequest, carried: Awaitable[ForwardResult]) -> ForwardResult:
+async def forward_span(outgoing: OutgoingRequest, pending: Awaitable[ForwardResult]) -> ForwardResult:
     """Span of what is carried: `carried` has not begun yet."""
     with upstream_span(outgoing) as span:
-        result = await carried
+        result = await pending
         record_forward_result(span, result)
         return result
 

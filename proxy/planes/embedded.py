@@ -60,16 +60,16 @@ class EmbeddedDataPlane:
         try:
             if incoming.request.method == "POST":
                 context.incoming, receive = await self.saved_forms.restore(incoming, receive, pipeline.clock())
-            judged = await pipeline.authorize(context)
-            verdict = pipeline.verdicts.build(judged)
+            decision = await pipeline.authorize(context)
+            verdict = pipeline.verdicts.build(decision)
             if isinstance(verdict, SignIn):
-                verdict = attach_saved_form(verdict, await self._save_form(judged, receive), judged.incoming)
+                verdict = attach_saved_form(verdict, await self._save_form(decision, receive), decision.incoming)
             if isinstance(verdict, Forward):
-                pipeline.recorder.record_allowed(judged)
-                context.result = await self._forward(judged, verdict, receive, send)
+                pipeline.recorder.record_allowed(decision)
+                context.result = await self._forward(decision, verdict, receive, send)
             else:
                 added = self.forwarding_table.response_headers.added
-                context.record_response(verdict, await pipeline.renderer.send(judged.incoming, verdict, send, judged.now, added))
+                context.record_response(verdict, await pipeline.renderer.send(decision.incoming, verdict, send, decision.now, added))
         except (AccessRevoked, BadRequest, BrokerError, UpstreamCredentialsUnavailable, UpstreamError) as error:
             if isinstance(error, NoHealthyUpstream):
                 self._record_no_healthy_upstream(context.decision)
@@ -81,106 +81,108 @@ class EmbeddedDataPlane:
             pipeline.recorder.record(context)
 
     # enforcement-point: Upstream requests: Headers of forwarded requests
-    async def build_upstream_request(self, judged: RequestDecision, carry: Forward) -> OutgoingRequest:
+    async def build_upstream_request(self, decision: RequestDecision, verdict: Forward) -> OutgoingRequest:
         """Outgoing request that its upstream gets, of whatever kind and on whatever plane: none is made elsewhere.
 
         Raises UpstreamCredentialsUnavailable, BadRequest, NoHealthyUpstream.
         """
-        forwarding = self.forwarding_table.for_route(carry.route)
+        forwarding = self.forwarding_table.for_route(verdict.route)
         credentials: tuple[Header, ...] = ()
         if forwarding.needs_upstream_credentials:
-            credentials = await self.pipeline.authorizer.credentials_for(judged.check, judged.incoming.request, judged.incoming.cookies)
-        who = self._hash_key(forwarding.cluster, judged) if forwarding.cluster is not None else ""
-        return forwarding.build_request(judged.incoming, carry, credentials, who)
+            credentials = await self.pipeline.authorizer.credentials_for(
+                decision.check, decision.incoming.request, decision.incoming.cookies
+            )
+        hash_key = self._hash_key(forwarding.cluster, decision) if forwarding.cluster is not None else ""
+        return forwarding.build_request(decision.incoming, verdict, credentials, hash_key)
 
-    def open_stream(self, judged: RequestDecision) -> Stream:
+    def open_stream(self, decision: RequestDecision) -> Stream:
         """Stream of what is carried from now on; `streams` wants to be told of its end."""
         # A token ends by the clock alone: no record is deleted with it.
-        identity, route = judged.check.identity, judged.check.decision.route
+        identity, route = decision.check.identity, decision.check.decision.route
         is_token = identity is not None and identity.is_bearer
         expires_by_time = is_token or (route is not None and route.is_time_dependent)
         return self.streams.open(
-            judged.incoming,
-            judged.session_id,
-            judged.change_count,
-            is_timed=expires_by_time,
-            asks_provider=is_token,
-            ends=judged.check.valid_until,
+            decision.incoming,
+            decision.session_id,
+            decision.change_count,
+            expires_by_time=expires_by_time,
+            needs_provider=is_token,
+            expires_at=decision.check.valid_until,
         )
 
-    async def _save_form(self, judged: RequestDecision, receive: Receive) -> SavedForm | NotSaved | None:
+    async def _save_form(self, decision: RequestDecision, receive: Receive) -> SavedForm | NotSaved | None:
         # Requests with a body to upstreams that speak HTTP/2 are Envoy's alone: ours can't carry them.
-        incoming, route = judged.incoming, judged.check.decision.route
-        can_be_sent = route is None or not route.route.upstream_http2
-        return await self.saved_forms.save(incoming, receive, judged.now, is_replayable=can_be_sent)
+        incoming, route = decision.incoming, decision.check.decision.route
+        is_replayable = route is None or not route.route.upstream_http2
+        return await self.saved_forms.save(incoming, receive, decision.now, is_replayable=is_replayable)
 
-    async def _forward(self, judged: RequestDecision, carry: Forward, receive: Receive, send: Send) -> ForwardResult:
-        incoming, offer, switch = judged.incoming, carry.offer, None
+    async def _forward(self, decision: RequestDecision, verdict: Forward, receive: Receive, send: Send) -> ForwardResult:
+        incoming, offer, upgrade_handler = decision.incoming, verdict.offer, None
         if incoming.is_connect:
-            return await self._tunnel_tcp(judged, carry, receive)
-        if carry.route.route.upstream_http2:
+            return await self._tunnel_tcp(decision, verdict, receive)
+        if verdict.route.route.upstream_http2:
             raise EnvoyUnavailable("only Envoy forwards to upstream_http2 routes, and it did not take this request")
         take_over = _takeover_extension(incoming)["take_over"] if offer is not None else None
-        outgoing = await self.build_upstream_request(judged, carry)
+        outgoing = await self.build_upstream_request(decision, verdict)
         if offer is not None and take_over is not None:
             # The default bounds the handshake alone; a timeout that was set bounds what comes after it, too.
             lifetime = None if outgoing.is_default_timeout else outgoing.timeout
-            switch = partial(offer.run, take_over, self._response_header_filter(outgoing), lifetime)
+            upgrade_handler = partial(offer.run, take_over, self._response_header_filter(outgoing), lifetime)
 
-        with self.track(judged, outgoing.selection, outgoing.statistics) as handle:
-            answer = self.forward_request(outgoing, receive, send, handle, switch)
-            result = await (answer if active_span() is None else forward_span(outgoing, answer))
+        with self.track(decision, outgoing.selection, outgoing.statistics) as handle:
+            forwarding = self.forward_request(outgoing, receive, send, handle, upgrade_handler)
+            result = await (forwarding if active_span() is None else forward_span(outgoing, forwarding))
             handle.status, handle.termination = result.status, result.termination
             if outgoing.statistics is not None:
                 _record_tunnel_bytes(outgoing.statistics, result)
         return result
 
     def forward_request(
-        self, outgoing: OutgoingRequest, receive: Receive, send: Send, handle: StreamHandle, switch: UpgradeHandler | None = None
+        self, outgoing: OutgoingRequest, receive: Receive, send: Send, handle: StreamHandle, upgrade_handler: UpgradeHandler | None = None
     ) -> Awaitable[ForwardResult]:
         """What is tracked already, carried on connections of our own.  UpstreamError, AccessRevoked only while nothing has been sent."""
         rule, resources = self._response_header_filter(outgoing), self._resources
-        return forward(outgoing, resources.client, receive, send, rule, handle, switch, resources.deferred_watches)
+        return forward(outgoing, resources.client, receive, send, rule, handle, upgrade_handler, resources.deferred_watches)
 
     def _response_header_filter(self, outgoing: OutgoingRequest) -> ResponseRule:
         return (outgoing.response_headers or self.forwarding_table.response_headers).filter
 
-    async def _tunnel_tcp(self, judged: RequestDecision, carry: Forward, receive: Receive) -> ForwardResult:
+    async def _tunnel_tcp(self, decision: RequestDecision, verdict: Forward, receive: Receive) -> ForwardResult:
         """Where it leads is the route's alone: nothing of the request has a say in what is dialled."""
-        incoming, compiled = judged.incoming, carry.route
+        incoming, compiled = decision.incoming, verdict.route
         tunnel = _takeover_extension(incoming)
-        if self.streams.count_tunnels(judged.session_id, incoming.peer) >= MAX_TUNNELS_PER_CLIENT:
+        if self.streams.count_tunnels(decision.session_id, incoming.peer) >= MAX_TUNNELS_PER_CLIENT:
             raise TooManyTunnels(f"{MAX_TUNNELS_PER_CLIENT} tunnels are already open")
         forwarding = self.forwarding_table.for_route(compiled)
-        upstream, selection = forwarding.select_upstream(self._hash_key(forwarding.cluster, judged))
+        upstream, selection = forwarding.select_upstream(self._hash_key(forwarding.cluster, decision))
         family, headers = self._resources.client.family, [(b"x-request-id", incoming.request_id.encode())]
         limits = TunnelLimits(None if forwarding.is_default_timeout else forwarding.timeout, forwarding.idle_timeout)
         statistics = forwarding.statistics
-        dialled = partial(dial, upstream, selection, family, self.upstream_errors, statistics=statistics)
-        with self.track(judged, selection, statistics) as handle:
+        dial_upstream = partial(dial, upstream, selection, family, self.upstream_errors, statistics=statistics)
+        with self.track(decision, selection, statistics) as handle:
             take_over, half_closes = tunnel["take_over"], tunnel["half_closes"]
             name = route_label(compiled.route)
-            result = await tunnel_tcp(name, dialled, take_over, headers, receive, limits, handle, client_half_closes=half_closes)
+            result = await tunnel_tcp(name, dial_upstream, take_over, headers, receive, limits, handle, client_half_closes=half_closes)
             handle.status, handle.termination = result.status, result.termination
             if statistics is not None:
                 _record_tunnel_bytes(statistics, result)
         return result
 
-    def track(self, judged: RequestDecision, selection: ClusterSelection | None, statistics: RouteStatistics | None) -> "TrackedStream":
+    def track(self, decision: RequestDecision, selection: ClusterSelection | None, statistics: RouteStatistics | None) -> "TrackedStream":
         """Context in which it is carried: `streams` may end it, and its upstream is known to be at work."""
-        return TrackedStream(self, judged, selection, statistics)
+        return TrackedStream(self, decision, selection, statistics)
 
-    def _record_no_healthy_upstream(self, judged: RequestDecision | None) -> None:
-        if judged is None or judged.check.decision.route is None:
+    def _record_no_healthy_upstream(self, decision: RequestDecision | None) -> None:
+        if decision is None or decision.check.decision.route is None:
             return
-        if (statistics := self.forwarding_table.for_route(judged.check.decision.route).statistics) is not None:
+        if (statistics := self.forwarding_table.for_route(decision.check.decision.route).statistics) is not None:
             statistics.record_none_healthy(NoHealthyUpstream.status)
 
-    def _hash_key(self, cluster: Cluster | None, judged: RequestDecision) -> str:
+    def _hash_key(self, cluster: Cluster | None, decision: RequestDecision) -> str:
         """For balancing that sticks: the session, else the client's address."""
         if cluster is None or not cluster.is_sticky:
             return ""
-        return judged.session_id if judged.check.identity is not None else judged.incoming.client_address
+        return decision.session_id if decision.check.identity is not None else decision.incoming.client_address
 
     async def reauthorize(self, incoming: IncomingRequest) -> float:
         """Until when this request would still be carried as it is, as far as is known beforehand (Unix seconds); 0 where it would not.
@@ -188,11 +190,11 @@ class EmbeddedDataPlane:
         Raises BrokerError.
         """
         try:
-            judged = await self.pipeline.reauthorize(incoming)
-            verdict = self.pipeline.verdicts.build(judged)
+            decision = await self.pipeline.reauthorize(incoming)
+            verdict = self.pipeline.verdicts.build(decision)
         except (BadRequest, NoIdentity):
             return 0.0
-        return judged.check.valid_until if isinstance(verdict, Forward) else 0.0
+        return decision.check.valid_until if isinstance(verdict, Forward) else 0.0
 
 
 class TrackedStream:
@@ -201,9 +203,9 @@ class TrackedStream:
     __slots__ = ("_decision", "_plane", "_selection", "_started_at", "_statistics", "_stream")
 
     def __init__(
-        self, plane: EmbeddedDataPlane, judged: RequestDecision, selection: ClusterSelection | None, statistics: RouteStatistics | None
+        self, plane: EmbeddedDataPlane, decision: RequestDecision, selection: ClusterSelection | None, statistics: RouteStatistics | None
     ):
-        self._plane, self._decision, self._selection, self._statistics = plane, judged, selection, statistics
+        self._plane, self._decision, self._selection, self._statistics = plane, decision, selection, statistics
 
     def __enter__(self) -> Stream:
         self._started_at = time.perf_counter()
@@ -234,13 +236,13 @@ class TrackedStream:
             self._selection.finish(stream.status)
 
 
-def record_termination(statistics: RouteStatistics, ending: TerminationReason) -> None:
+def record_termination(statistics: RouteStatistics, termination: TerminationReason) -> None:
     """Count how a request ended that did not end well."""
-    if ending is TerminationReason.UPSTREAM_RESET:
+    if termination is TerminationReason.UPSTREAM_RESET:
         statistics.received_resets += 1
-    elif ending in (TerminationReason.TIMEOUT, TerminationReason.IDLE_TIMEOUT):
+    elif termination in (TerminationReason.TIMEOUT, TerminationReason.IDLE_TIMEOUT):
         statistics.timeouts += 1
-    elif ending is not TerminationReason.COMPLETE:
+    elif termination is not TerminationReason.COMPLETE:
         statistics.sent_resets += 1
 
 

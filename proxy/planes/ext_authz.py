@@ -27,52 +27,52 @@ class ExtAuthzResponder(CheckResponder):
         self._headers = RequestHeaderRules.for_delegation(options)
         self._identity_header_names = pipeline.authorizer.routes.identity_header_names
 
-    async def respond(self, asked: EnvoyRequest) -> OkResponse | DeniedResponse:
-        pipeline, context = self._pipeline, RequestContext(_incoming(asked, self._site))
+    async def respond(self, request: EnvoyRequest) -> OkResponse | DeniedResponse:
+        pipeline, context = self._pipeline, RequestContext(_incoming(request, self._site))
         try:
-            verdict = await self._verdict(asked, context)
+            verdict = await self._verdict(request, context)
             if isinstance(verdict, OkResponse):
                 context.status = 200
                 return verdict
-            said = CapturedResponse()
-            context.record_response(verdict, await pipeline.renderer.send(context.incoming, verdict, said, pipeline.clock()))
-            return DeniedResponse(said.status, said.headers, said.body)
+            captured = CapturedResponse()
+            context.record_response(verdict, await pipeline.renderer.send(context.incoming, verdict, captured, pipeline.clock()))
+            return DeniedResponse(captured.status, captured.headers, captured.body)
         finally:
             pipeline.recorder.record(context)
 
-    async def _verdict(self, asked: EnvoyRequest, context: RequestContext) -> OkResponse | SignIn | Deny | Redirect:
+    async def _verdict(self, request: EnvoyRequest, context: RequestContext) -> OkResponse | SignIn | Deny | Redirect:
         try:
-            if asked.parse_error is not None:
-                raise asked.parse_error
-            judged = await self._pipeline.authorize(context)
-            require_same_route(judged.check, asked.route_id)
+            if request.parse_error is not None:
+                raise request.parse_error
+            decision = await self._pipeline.authorize(context)
+            require_same_route(decision.check, request.route_id)
         except GateError as error:
             return deny_for_error(error, Enforcer.EXT_AUTHZ)
-        verdict = self._pipeline.verdicts.build(judged, Enforcer.EXT_AUTHZ)
+        verdict = self._pipeline.verdicts.build(decision, Enforcer.EXT_AUTHZ)
         if not isinstance(verdict, Forward):
             return verdict
-        self._pipeline.recorder.record_allowed(judged)
+        self._pipeline.recorder.record_allowed(decision)
         return OkResponse(
-            judged.check.decision.outcome, verdict.route.id, verdict.identity_headers, *self._header_mutations(asked, verdict)
+            decision.check.decision.outcome, verdict.route.id, verdict.identity_headers, *self._header_mutations(request, verdict)
         )
 
-    def _header_mutations(self, asked: EnvoyRequest, carry: Forward) -> tuple[tuple[Header, ...], tuple[bytes, ...]]:
+    def _header_mutations(self, request: EnvoyRequest, verdict: Forward) -> tuple[tuple[Header, ...], tuple[bytes, ...]]:
         """(headers that the upstream gets instead of the client's, names of those that it must not get)."""
-        names, not_the_envoys = _classify_names(tuple([name for name, _ in asked.headers]))
-        told = {name for name, _ in carry.identity_headers}
-        by_route = {fold(name) for name in self._identity_header_names.headers_for(carry.route.route)}
-        not_the_clients = {*not_the_envoys, *(name for name in names if fold(name) in by_route)}
-        removed = [name for name in not_the_clients if name not in told]
+        names, reserved = _classify_names(tuple([name for name, _ in request.headers]))
+        identity_names = {name for name, _ in verdict.identity_headers}
+        route_identity_names = {fold(name) for name in self._identity_header_names.headers_for(verdict.route.route)}
+        untrusted = {*reserved, *(name for name in names if fold(name) in route_identity_names)}
+        removed = [name for name in untrusted if name not in identity_names]
         replaced: list[Header] = []
         if b"x-forwarded-for" in names:
             # Before the address that the Envoy believes there may be others, which the client wrote.
-            replaced.append((b"x-forwarded-for", asked.client_address.encode()))
+            replaced.append((b"x-forwarded-for", request.client_address.encode()))
         if b"cookie" in names or b"authorization" in names:
-            for name, left in self._headers.remaining_credentials(asked.headers, carry.withheld):
-                if name in told:
+            for name, remaining in self._headers.remaining_credentials(request.headers, verdict.withheld):
+                if name in identity_names:
                     continue
-                if left:
-                    replaced.append((name, left))
+                if remaining:
+                    replaced.append((name, remaining))
                 elif name in names:
                     removed.append(name)
         return tuple(replaced), tuple(sorted(removed))
@@ -85,12 +85,12 @@ def _classify_names(sent: tuple[bytes, ...]) -> tuple[frozenset[bytes], tuple[by
     return names, tuple(name for name in names if name not in ENVOY_MANAGED_HEADERS and is_reserved_header(fold(name)))
 
 
-def _incoming(asked: EnvoyRequest, site: SiteInfo) -> IncomingRequest:
+def _incoming(request: EnvoyRequest, site: SiteInfo) -> IncomingRequest:
     scope = {
-        "method": asked.request.method,
-        "headers": list(asked.headers),
-        "client": (asked.client_address, 0) if asked.client_address else None,
+        "method": request.request.method,
+        "headers": list(request.headers),
+        "client": (request.client_address, 0) if request.client_address else None,
     }
-    request_id = asked.request_id or new_request_id()
-    read = (scope, asked.request, dict(asked.headers), list(asked.cookies), request_id, asked.started_at)
-    return IncomingRequest(*read, site=site, client_address=asked.client_address)  # which the Envoy has worked out
+    request_id = request.request_id or new_request_id()
+    fields = (scope, request.request, dict(request.headers), list(request.cookies), request_id, request.started_at)
+    return IncomingRequest(*fields, site=site, client_address=request.client_address)  # which the Envoy has worked out

@@ -44,32 +44,32 @@ class ForwardAuth:
         self._headers = RequestHeaderRules.for_delegation(options)
         self._cache_seconds = options.forward_auth_cache.total_seconds()
 
-    async def __call__(self, incoming: IncomingRequest, receive: Receive, send: Send, own_pages: BuiltinPages) -> None:
+    async def __call__(self, incoming: IncomingRequest, receive: Receive, send: Send, builtin_pages: BuiltinPages) -> None:
         # Errors for gRPC clients have the status 200, which means something else to a front proxy.
         incoming = replace(incoming, headers={name: value for name, value in incoming.headers.items() if name != b"content-type"})
-        asker = Enforcer.FORWARD_AUTH_STATUS_ONLY if incoming.request.path == VERIFY else Enforcer.FORWARD_AUTH
-        pipeline, context, refuse = self._pipeline, RequestContext(incoming), _DenyOnlySend(incoming, send)
+        enforcer = Enforcer.FORWARD_AUTH_STATUS_ONLY if incoming.request.path == VERIFY else Enforcer.FORWARD_AUTH
+        pipeline, context, send_denied = self._pipeline, RequestContext(incoming), _DenyOnlySend(incoming, send)
         try:
             original = self._original(incoming)
             context.incoming = replace(incoming, request=original.request)
             if is_reserved_path(original.request.path):
-                await self._serve_reserved_path(context.incoming, original, asker, receive, refuse, own_pages)
-                context.status = refuse.status
+                await self._serve_reserved_path(context.incoming, original, enforcer, receive, send_denied, builtin_pages)
+                context.status = send_denied.status
                 return
-            judged = await pipeline.authorize(context)
-            verdict = pipeline.verdicts.build(judged, asker)
+            decision = await pipeline.authorize(context)
+            verdict = pipeline.verdicts.build(decision, enforcer)
             if isinstance(verdict, Forward):
-                pipeline.recorder.record_allowed(judged)
+                pipeline.recorder.record_allowed(decision)
                 context.status = 200
-                await send_response(send, 200, self._allow_headers(judged, verdict), b"")
+                await send_response(send, 200, self._allow_headers(decision, verdict), b"")
                 return
             if isinstance(verdict, SignIn):
                 # On the route's own host, whoever reads this answer: the cookie that binds a sign-in to its browser belongs there.
-                query = urlencode({"gate_redirect_uri": return_url(judged.incoming, original.scheme)})
+                query = urlencode({"gate_redirect_uri": return_url(decision.incoming, original.scheme)})
                 verdict = Redirect(302, f"{original.origin}/.gate/sign_in?{query}")
-            context.record_response(verdict, await pipeline.renderer.send(judged.incoming, verdict, refuse, judged.now))
+            context.record_response(verdict, await pipeline.renderer.send(decision.incoming, verdict, send_denied, decision.now))
         except GateError as error:
-            await send_denial(context.incoming, context.record_denial(deny_for_error(error, asker)), refuse)
+            await send_denial(context.incoming, context.record_denial(deny_for_error(error, enforcer)), send_denied)
         finally:
             pipeline.recorder.record(context)
 
@@ -90,35 +90,37 @@ class ForwardAuth:
 
     async def _serve_reserved_path(
         self,
-        judged: IncomingRequest,
+        incoming: IncomingRequest,
         original: OriginalRequest,
-        asker: Enforcer,
+        enforcer: Enforcer,
         receive: Receive,
-        refuse: Send,
-        own_pages: BuiltinPages,
+        send_denied: Send,
+        builtin_pages: BuiltinPages,
     ) -> None:
         """A front proxy that asks about `/.gate/` too hands our answer on to the browser, as long as it is no 2xx."""
-        if asker is Enforcer.FORWARD_AUTH_STATUS_ONLY or original.request.method not in ("", "GET"):
+        if enforcer is Enforcer.FORWARD_AUTH_STATUS_ONLY or original.request.method not in ("", "GET"):
             raise NotDelegable(RESERVED_PATH_ERROR)
-        scope = {**judged.scope, "method": "GET", "query_string": original.request.query.encode("latin-1")}
-        await own_pages(replace(judged, scope=scope), receive, refuse)
+        scope = {**incoming.scope, "method": "GET", "query_string": original.request.query.encode("latin-1")}
+        await builtin_pages(replace(incoming, scope=scope), receive, send_denied)
 
-    def _allow_headers(self, judged: RequestDecision, carry: Forward) -> Headers:
+    def _allow_headers(self, decision: RequestDecision, verdict: Forward) -> Headers:
         """What the front proxy copies into the request that it forwards: an empty value where there is none, so that it replaces
         what the client sent under that name."""
-        told, incoming = dict(carry.identity_headers), judged.incoming
-        names = (*self._authorize.identity_header_names, *reserved_headers(carry.route.route))
-        headers: Headers = [(name, told.get(name, b"")) for name in names]
-        headers += [pair for pair in self._headers.remaining_credentials(incoming.scope["headers"], carry.withheld) if pair[0] not in names]
-        return [*headers, (b"x-request-id", incoming.request_id.encode()), *self._cache_headers(judged, carry.route)]
+        identity_headers, incoming = dict(verdict.identity_headers), decision.incoming
+        names = (*self._authorize.identity_header_names, *reserved_headers(verdict.route.route))
+        headers: Headers = [(name, identity_headers.get(name, b"")) for name in names]
+        headers += [
+            pair for pair in self._headers.remaining_credentials(incoming.scope["headers"], verdict.withheld) if pair[0] not in names
+        ]
+        return [*headers, (b"x-request-id", incoming.request_id.encode()), *self._cache_headers(decision, verdict.route)]
 
-    def _cache_headers(self, judged: RequestDecision, route: CompiledRoute) -> Headers:
-        seconds, identity = self._cache_seconds, judged.check.identity
+    def _cache_headers(self, decision: RequestDecision, route: CompiledRoute) -> Headers:
+        seconds, identity = self._cache_seconds, decision.check.identity
         if route.has_policy or route.is_time_dependent or is_per_request(route.route):
             # What it was decided by may differ in the next request, or with the hour.
             seconds = 0
         elif identity is not None:
-            seconds = min(seconds, identity.expires_at - judged.now)
+            seconds = min(seconds, identity.expires_at - decision.now)
         if int(seconds) <= 0:
             return [(b"cache-control", b"no-store")]
         return [(b"cache-control", b"private, max-age=%d" % seconds), (b"vary", VARY)]

@@ -63,15 +63,17 @@ class OpenStreams:
         session_id: str,
         decided_at_change: int,
         *,
-        is_timed: bool = False,
-        asks_provider: bool = False,
-        ends: float = math.inf,
+        expires_by_time: bool = False,
+        needs_provider: bool = False,
+        expires_at: float = math.inf,
     ) -> Stream:
         """Open a stream.  `decided_at_change` is the `change_count` before its decision: a later change may have ended its access."""
         if decided_at_change != self.change_count:
             self._recheck.set()
-        stream = Stream(incoming=incoming, session_id=session_id, expires_by_time=is_timed, needs_provider=asks_provider, expires_at=ends)
-        if is_timed:
+        stream = Stream(
+            incoming=incoming, session_id=session_id, expires_by_time=expires_by_time, needs_provider=needs_provider, expires_at=expires_at
+        )
+        if expires_by_time:
             self._timed.add(stream)
         self._by_session.setdefault(session_id, set()).add(stream)
         return stream
@@ -107,11 +109,11 @@ class OpenStreams:
 
         `reauthorize` returns until when a stream may continue, as far as that is known, or 0 if it must end.
         """
-        unjudged: set[Stream] = set()
+        deferred: set[Stream] = set()
         while True:
             # Those that couldn't be judged come last: one whose provider is away must not keep the others from being judged.
-            streams = sorted(await self._streams_to_recheck(), key=lambda stream: (stream.needs_provider, stream in unjudged))
-            unjudged.intersection_update(streams)
+            streams = sorted(await self._streams_to_recheck(), key=lambda stream: (stream.needs_provider, stream in deferred))
+            deferred.intersection_update(streams)
             for number, stream in enumerate(streams, 1):
                 if number % RECHECK_BATCH == 0:
                     await asyncio.sleep(0)
@@ -120,14 +122,14 @@ class OpenStreams:
                 try:
                     # What is asked of the provider goes on being asked: the answer is there in one of the next rounds.
                     async with asyncio.timeout(PROVIDER_TIMEOUT if stream.needs_provider else None):
-                        until = await reauthorize(stream.incoming)
-                    if until:
-                        stream.expires_at = until
+                        expires_at = await reauthorize(stream.incoming)
+                    if expires_at:
+                        stream.expires_at = expires_at
                     else:
                         self._end((stream,), "access revoked")
-                    unjudged.discard(stream)
+                    deferred.discard(stream)
                 except (BrokerError, TimeoutError):
-                    unjudged.add(stream)
+                    deferred.add(stream)
                     # Nothing new is known: new requests are refused meanwhile, and the next change is looked at again.
                     self._end_expired()
                     self._recheck.set()
@@ -150,12 +152,12 @@ class OpenStreams:
     def _end_expired(self) -> None:
         """End streams whose end was known: that somebody has put it off can be learned from nobody at this moment."""
         now = self._clock()
-        over = [stream for streams in self._by_session.values() for stream in streams if stream.expires_at <= now]
-        self._end(over, "access expired; store unavailable")
+        expired = [stream for streams in self._by_session.values() for stream in streams if stream.expires_at <= now]
+        self._end(expired, "access expired; store unavailable")
 
-    def _end(self, streams: Iterable[Stream], why: str) -> None:
+    def _end(self, streams: Iterable[Stream], reason: str) -> None:
         for stream in list(streams):
-            log.info("stream terminated", reason=why, session_id=stream.session_id, request_id=stream.incoming.request_id)
+            log.info("stream terminated", reason=reason, session_id=stream.session_id, request_id=stream.incoming.request_id)
             # Each by itself: trouble with one must keep no other from ending, nor the replica, which calls us, from hearing of more.
             asyncio.get_running_loop().call_soon(self._terminate, stream)
 

@@ -56,30 +56,30 @@ def parse_original_request(incoming: IncomingRequest, default_ports: frozenset[i
     Headers count only if the peer is trusted: anybody else's are the client's own.
     """
     headers = list(_forwarding_headers(incoming)) if incoming.is_trusted else []
-    urls = [_url_parts(value) for value in _uri_parameter(incoming.scope["query_string"])]
-    urls += [_url_parts(value) for name, value in headers if name in URL_HEADERS]
-    schemes = [scheme for scheme, _, _ in urls] + [_scheme(value) for name, value in headers if name in SCHEME_HEADERS]
+    urls = [_parse_url(value) for value in _uri_parameter(incoming.scope["query_string"])]
+    urls += [_parse_url(value) for name, value in headers if name in URL_HEADERS]
+    schemes = [scheme for scheme, _, _ in urls] + [_parse_scheme(value) for name, value in headers if name in SCHEME_HEADERS]
     hosts = [host for _, host, _ in urls] + [value for name, value in headers if name in HOST_HEADERS]
     targets = [target for _, _, target in urls] + [value for name, value in headers if name in TARGET_HEADERS]
     scheme = _require_agreement(schemes, "scheme")
-    _require_agreement([_host_and_port(host, scheme) for host in hosts], "host")
+    _require_agreement([_parse_host(host, scheme) for host in hosts], "host")
     methods = [value for name, value in headers if name in METHOD_HEADERS]
     method = _require_agreement(methods, "method").decode("latin-1") if methods else ""
-    return _original(scheme, hosts[0], _require_agreement(targets, "path and query"), default_ports, method, incoming)
+    return _build_original(scheme, hosts[0], _require_agreement(targets, "path and query"), default_ports, method, incoming)
 
 
 def parse_original_url(url: str, default_ports: frozenset[int]) -> OriginalRequest:
     """Original request of a URL that a browser brings back to us, in its one reading."""
     try:
-        return _original(*_url_parts(url.encode("ascii")), default_ports)
+        return _build_original(*_parse_url(url.encode("ascii")), default_ports)
     except UnicodeEncodeError as error:
         raise BadRequest("the URL contains a character that must be percent-encoded") from error
 
 
-def _original(
+def _build_original(
     scheme: str, host: bytes, target: bytes, default_ports: frozenset[int], method: str = "", incoming: IncomingRequest | None = None
 ) -> OriginalRequest:
-    _, port = _host_and_port(host, scheme)
+    _, port = _parse_host(host, scheme)
     if port in DEFAULT_PORTS.values() and port != DEFAULT_PORTS[scheme]:
         raise BadRequest("the port is the default of the other scheme")
     raw_path, _, query = target.partition(b"?")
@@ -125,30 +125,30 @@ def _forwarding_headers(incoming: IncomingRequest) -> Iterator[tuple[bytes, byte
             yield name, value
 
 
-def _url_parts(url: bytes) -> tuple[str, bytes, bytes]:
+def _parse_url(url: bytes) -> tuple[str, bytes, bytes]:
     """(scheme, host, path and query)."""
     match = _URL.fullmatch(url)
     if match is None:
         raise BadRequest("the URL must be absolute, with http or https, without user name and fragment")
     scheme, host, path, query = match.groups()
-    return _scheme(scheme), host, (path or b"/") + (query or b"")
+    return _parse_scheme(scheme), host, (path or b"/") + (query or b"")
 
 
-def _scheme(value: bytes) -> str:
+def _parse_scheme(value: bytes) -> str:
     if value.lower() not in SCHEMES:
         raise BadRequest("the scheme must be http or https")
     return SCHEMES[value.lower()]
 
 
-def _host_and_port(host: bytes, scheme: str) -> tuple[str, int]:
+def _parse_host(host: bytes, scheme: str) -> tuple[str, int]:
     name, port = canonical_host(host)
     return name, port or DEFAULT_PORTS[scheme]
 
 
-def _require_agreement(values: Iterable[T], what: str) -> T:
+def _require_agreement(values: Iterable[T], label: str) -> T:
     distinct = set(values)
     if not distinct:
         raise BadRequest(NO_URL)
     if len(distinct) > 1:
-        raise BadRequest(f"conflicting {what}: the uri parameter and the headers of the front proxy must agree")
+        raise BadRequest(f"conflicting {label}: the uri parameter and the headers of the front proxy must agree")
     return distinct.pop()

@@ -37,26 +37,26 @@ class AuthorizationPipeline:
 
     async def authorize_only(self, context: RequestContext) -> RequestDecision:
         """Decide without shadow outcomes and metrics, for who may leave them to another context of the same request."""
-        incoming, changes, began = context.incoming, self._streams.change_count, time.perf_counter()
+        incoming, change_count, started_at = context.incoming, self._streams.change_count, time.perf_counter()
         check = self.authorizer.check(incoming.request, incoming.cookies, incoming.request_id)
         try:
             checked = await (check if active_span() is None else authorize_span(check))
         finally:
-            context.decision_seconds = time.perf_counter() - began
-        context.decision = judged = RequestDecision(incoming, checked, self.clock(), changes)
-        return judged
+            context.decision_seconds = time.perf_counter() - started_at
+        context.decision = decision = RequestDecision(incoming, checked, self.clock(), change_count)
+        return decision
 
-    async def evaluate_shadow(self, judged: RequestDecision, context: RequestContext) -> RequestDecision:
+    async def evaluate_shadow(self, decision: RequestDecision, context: RequestContext) -> RequestDecision:
         """Judged request with its shadow outcome, which is recorded at once; this and the decision are counted once a request."""
-        _count(judged.check.decision)
+        _count(decision.check.decision)
         if not self.authorizer.has_shadow:
-            return judged
-        incoming, check = judged.incoming, judged.check
+            return decision
+        incoming, check = decision.incoming, decision.check
         shadow_outcome = await self.authorizer.evaluate_shadow(incoming.request, check, incoming.cookies)
         if shadow_outcome is not None:
-            context.decision = judged = replace(judged, shadow_outcome=shadow_outcome)
+            context.decision = decision = replace(decision, shadow_outcome=shadow_outcome)
             log_shadow_outcome(incoming.request_id, check.decision, check.identity, shadow_outcome)
-        return judged
+        return decision
 
     async def reauthorize(self, incoming: IncomingRequest) -> RequestDecision:
         """Decide anew about what is being forwarded: no new request, so nothing is recorded."""

@@ -39,9 +39,9 @@ class SharedResources:
         self.forwarding_table = forwarding_table
         self.client.reconfigure(options.dns_lookup_family)
         self.client.upstream_errors.clear()
-        carries = options.services in ("all", "proxy")
-        self.health.update(forwarding_table.clusters.members() if forwarding_table is not None and carries else ())
-        self.statistics.activate(forwarding_table.activate_statistics() if forwarding_table is not None and carries else ())
+        serves_routes = options.services in ("all", "proxy")
+        self.health.update(forwarding_table.clusters.members() if forwarding_table is not None and serves_routes else ())
+        self.statistics.activate(forwarding_table.activate_statistics() if forwarding_table is not None and serves_routes else ())
 
     async def close(self) -> None:
         self.health.close()

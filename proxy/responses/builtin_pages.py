@@ -25,8 +25,8 @@ async def respond(handler: RequestHandler, incoming: IncomingRequest, options: O
         return
     match handler:
         case RequestHandler.HEALTH | RequestHandler.READINESS:
-            good, bad = ("OK\n", "") if handler is RequestHandler.HEALTH else ("ready\n", "not ready\n")
-            await send_text(incoming, send, 200 if is_healthy else 503, good if is_healthy else bad, no_store=True)
+            healthy_text, unhealthy_text = ("OK\n", "") if handler is RequestHandler.HEALTH else ("ready\n", "not ready\n")
+            await send_text(incoming, send, 200 if is_healthy else 503, healthy_text if is_healthy else unhealthy_text, no_store=True)
         case RequestHandler.ROBOTS:
             await send_text(incoming, send, 200, ROBOTS, content_type="text/plain; charset=utf-8")
         case RequestHandler.SLASH_REDIRECT:

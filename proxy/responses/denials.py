@@ -59,13 +59,13 @@ TOO_MANY_TUNNELS_HINT = "Close some, or use one for several things."
 
 class Denials:
     def __init__(self, options: Options, authorize: Authorizer, loops: SignInLoops):
-        own = f"{options.authenticate_service_url.origin}/.gate/"
-        self._account_link = (Message("View my account"), own)
-        self._sign_out_url = f"{own}signout/"
+        pages_url = f"{options.authenticate_service_url.origin}/.gate/"
+        self._account_link = (Message("View my account"), pages_url)
+        self._sign_out_url = f"{pages_url}signout/"
         self._clear_loop = loops.clear()
         self._authorize = authorize
-        self._explanation_url = f"{own}{EXPLANATION_PATH}"
-        self._access_request_url = f"{own}{ACCESS_REQUEST_PATH}"
+        self._explanation_url = f"{pages_url}{EXPLANATION_PATH}"
+        self._access_request_url = f"{pages_url}{ACCESS_REQUEST_PATH}"
         self._links = RouteLinks(options)
 
     def for_decision(self, incoming: IncomingRequest, check: AuthorizationResult, *, has_tunnels: bool) -> Deny:
@@ -73,14 +73,14 @@ class Denials:
         decision, cors = check.decision, self._cors(incoming, check.decision)
         match decision.outcome:
             case Outcome.FORBIDDEN:
-                own_words = decision.route.route.refusal_message if decision.route is not None else None
-                advice = _hint(check.identity, own_words or FORBIDDEN_HINT)
+                route_message = decision.route.route.refusal_message if decision.route is not None else None
+                advice = _hint(check.identity, route_message or FORBIDDEN_HINT)
                 challenge = auth_challenges.INSUFFICIENT_SCOPE if check.withheld_credentials is WithheldCredentials.AUTHORIZATION else ""
                 return Deny(403, user_message(decision), advice, challenge, links=self._page_links(incoming, check), extra_headers=cors)
             case Outcome.CERTIFICATE:
                 # Only a new connection can show another certificate.
-                more = [(b"connection", b"close"), *cors]
-                return Deny(495, user_message(decision), CERTIFICATE_HINT, extra_headers=more)
+                headers = [(b"connection", b"close"), *cors]
+                return Deny(495, user_message(decision), CERTIFICATE_HINT, extra_headers=headers)
             case _:
                 is_tunnels = has_tunnels and not incoming.is_connect and self._authorize.routes.has_tunnels_for(incoming.request.host)
                 return tcp_only(incoming) if is_tunnels else UNKNOWN_ADDRESS
@@ -192,13 +192,13 @@ _ERROR_MESSAGES: tuple[tuple[type[GateError], Message, str], ...] = (
 
 def denial_from_error(error: GateError) -> Deny:
     reason, advice = next((reason, advice) for kind, reason, advice in _ERROR_MESSAGES if isinstance(error, kind))
-    wait = error.retry_after if isinstance(error, BrokerError) else None
-    more = list(error.headers) if isinstance(error, HandshakeRefused) else []
+    retry_after = error.retry_after if isinstance(error, BrokerError) else None
+    headers = list(error.headers) if isinstance(error, HandshakeRefused) else []
     return Deny(
         error.status,
         reason.with_params(error=error.message),
         advice,
-        retry_after=wait,
-        extra_headers=more,
+        retry_after=retry_after,
+        extra_headers=headers,
         log_detail=error.operator_message,
     )

@@ -46,11 +46,11 @@ async def send_redirect(
     await send_response(send, status, headers, b"", head_only=incoming.is_head)
 
 
-async def send_denial(incoming: IncomingRequest, refusal: Deny, send: Send) -> int:
+async def send_denial(incoming: IncomingRequest, denial: Deny, send: Send) -> int:
     """Refusal as HTML, JSON or text, by Accept; to a gRPC client a trailers-only response.  Returns the status that was meant."""
-    incoming.response_reason, status = refusal.reason, refusal.status
+    incoming.response_reason, status = denial.reason, denial.status
     if incoming.is_grpc:
-        await send_grpc_error(send, status, refusal.reason, refusal.headers)
+        await send_grpc_error(send, status, denial.reason, denial.headers)
         return status
     accept = "application/json" if incoming.is_programmatic else incoming.header(b"accept") or "text/plain" * incoming.is_connect
     # The path as it came: it may be what is wrong.
@@ -58,18 +58,18 @@ async def send_denial(incoming: IncomingRequest, refusal: Deny, send: Send) -> i
     brand, help_links = incoming.site.brand, incoming.site.help_links(incoming.request.host_port, incoming.request_id)
     content_type, body = pages.error_response(
         status,
-        refusal.reason,
+        denial.reason,
         incoming.request_id,
         accept,
         language=preferred_language(incoming.header(b"accept-language")),
-        advice=refusal.hint,
-        links=refusal.links,
+        advice=denial.hint,
+        links=denial.links,
         help_links=help_links,
         brand=brand,
     )
     headers = [(name.lower().encode(), value.encode()) for name, value in pages.security_headers(style=brand.style)]
     headers += [(b"content-type", content_type.encode()), (b"x-request-id", incoming.request_id.encode())]
-    headers += [(b"vary", pages.vary_header(content_type).encode()), *incoming.site.headers, *refusal.headers]
+    headers += [(b"vary", pages.vary_header(content_type).encode()), *incoming.site.headers, *denial.headers]
     await send_response(send, status, headers, body, head_only=incoming.is_head)
     return status
 

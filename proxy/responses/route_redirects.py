@@ -19,22 +19,22 @@ def redirect_to(route: Route, request: PolicyRequest, canonical_prefix: str | No
     scheme, query = route.from_.scheme, request.query.encode("latin-1")
     new_scheme = "https" if redirect.https_redirect else redirect.scheme_redirect or scheme
     host = redirect.host_redirect or request.host
-    port = redirect.port_redirect or _kept_port(request.port, scheme, new_scheme)
-    path, _, own_query = (redirect.path_redirect or "").partition("?")
+    port = redirect.port_redirect or _redirect_port(request.port, scheme, new_scheme)
+    path, _, configured_query = (redirect.path_redirect or "").partition("?")
     if not path:
-        path = _rewritten(route, redirect.prefix_rewrite, request.path, canonical_prefix)
-    kept_query = "" if redirect.strip_query else strip_token(query).decode("latin-1")
-    location = f"{new_scheme}://{_authority(host, port, new_scheme)}{_absolute(path)}"
-    if new_query := own_query or kept_query:
+        path = _rewrite_path(route, redirect.prefix_rewrite, request.path, canonical_prefix)
+    request_query = "" if redirect.strip_query else strip_token(query).decode("latin-1")
+    location = f"{new_scheme}://{_authority(host, port, new_scheme)}{_quote_path(path)}"
+    if new_query := configured_query or request_query:
         location += "?" + quote(new_query, safe=_PATH_SAFE + "?[]")
     return redirect.response_code or DEFAULT_STATUS, location
 
 
-def _rewritten(route: Route, replacement: str | None, path: str, canonical_prefix: str | None) -> str:
+def _rewrite_path(route: Route, replacement: str | None, path: str, canonical_prefix: str | None) -> str:
     return path if replacement is None else PathRewrite(replaced_prefix(route, canonical_prefix), replacement).apply(path)
 
 
-def _kept_port(port: int | None, old_scheme: str, new_scheme: str) -> int | None:
+def _redirect_port(port: int | None, old_scheme: str, new_scheme: str) -> int | None:
     """A port that was the default of the old scheme means nothing under the new one."""
     return None if new_scheme != old_scheme and port == _DEFAULT_PORTS.get(old_scheme) else port
 
@@ -46,5 +46,5 @@ def _authority(host: str, port: int | None, scheme: str) -> str:
     return name if port in (None, _DEFAULT_PORTS.get(scheme)) else f"{name}:{port}"
 
 
-def _absolute(path: str) -> str:
+def _quote_path(path: str) -> str:
     return quote(path if path.startswith("/") else "/" + path, safe=_PATH_SAFE)

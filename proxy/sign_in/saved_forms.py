@@ -43,7 +43,7 @@ FORM_MEDIA_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
 SIZE_CLASSES = (("small", 64 * 1024, 512), ("large", MAX_FORM_BYTES, 32))
 SLOTS_PER_CLIENT = 4  # of each shelf that one client address can use, so that a stranger does not fill it
 # Of all clients, and of one: who sends slowly leaves the others their places.
-READ_AT_A_TIME, MAX_READS_PER_CLIENT = 32, SLOTS_PER_CLIENT
+MAX_CONCURRENT_READS, MAX_READS_PER_CLIENT = 32, SLOTS_PER_CLIENT
 _BUTTON_BYTES = len(FIELD) + 1 + ID_CHARACTERS
 
 TOO_LARGE = Message("it is larger than 1 MiB")
@@ -87,15 +87,15 @@ class SubmittedForm:
 class SavedForms:
     """Store of kept forms.  `scheme_of` tells it of a host and port.  Without a broker nothing is kept."""
 
-    def __init__(self, options: Options, broker: BrokerClient | None, scheme_of: Callable[[str, int | None], str]):
+    def __init__(self, options: Options, broker: BrokerClient | None, scheme_for: Callable[[str, int | None], str]):
         # The prefix keeps sibling domains from planting a form of theirs (RFC 6265bis 4.1.3.2); it needs TLS.
         self._prefix = cookies.host_prefixed_name(f"{options.cookie_name}_form_", secure=options.cookie_secure)
         self._secure = options.cookie_secure
         self._sealer = Sealer(options.cookie_secret, "kept form")
         self._slot_key = derive_key(options.cookie_secret[0], "places of kept forms")
         self._broker = broker
-        self._scheme_of = scheme_of
-        self._readers = ConcurrencyLimit(READ_AT_A_TIME, MAX_READS_PER_CLIENT, options.process_count)
+        self._scheme_for = scheme_for
+        self._readers = ConcurrencyLimit(MAX_CONCURRENT_READS, MAX_READS_PER_CLIENT, options.process_count)
 
     async def save(
         self, incoming: IncomingRequest, receive: Receive, now: float, *, is_replayable: bool = True
@@ -130,16 +130,16 @@ class SavedForms:
         nonce = os.urandom(NONCE_BYTES)
         # The key travels with the browser alone: who reads the store reads no form.
         box = nonce + AESGCM(key).encrypt(nonce, json.dumps(header).encode() + b"\n" + body, _audience(id, host_port).encode())
-        data, expires = {"box": to_text(box)}, now + LIFETIME
-        for place in self._slots(incoming.client_address, len(body)):
+        data, expires_at = {"box": to_text(box)}, now + LIFETIME
+        for slot in self._slots(incoming.client_address, len(body)):
             try:
-                await broker.put(SAVED_FORM, place, data, expires=expires, only_if_version=0)
+                await broker.put(SAVED_FORM, slot, data, expires=expires_at, only_if_version=0)
             except VersionConflict:
                 continue
             except BrokerError as error:
                 log.warning("form not saved", reason=str(error), request_id=incoming.request_id)
                 return NotSaved(Message("it can't be kept right now"))
-            sealed = self._sealer.seal({"place": place, "key": to_text(key)}, audience=_audience(id, host_port), expires_at=expires)
+            sealed = self._sealer.seal({"place": slot, "key": to_text(key)}, audience=_audience(id, host_port), expires_at=expires_at)
             return SavedForm(PATH + id, self._cookie(id, sealed, int(LIFETIME)))
         return NotSaved(NO_SLOT)
 
@@ -194,11 +194,11 @@ class SavedForms:
         Browsers say it in Sec-Fetch-Site, older ones in Origin; who says nothing is no browser.
         """
         site, origin = incoming.header(b"sec-fetch-site"), incoming.header(b"origin")
-        own = f"{self._scheme_of(incoming.request.host, incoming.request.port)}://{incoming.request.host_port}"
+        own_origin = f"{self._scheme_for(incoming.request.host, incoming.request.port)}://{incoming.request.host_port}"
         if site:
             # "null": the page keeps its address to itself (Referrer-Policy: no-referrer).
-            return site == "same-origin" and origin in ("", "null", own)
-        return origin == own
+            return site == "same-origin" and origin in ("", "null", own_origin)
+        return origin == own_origin
 
     def _slots(self, client_address: str, size: int) -> list[str]:
         """Where this client's forms may lie; nobody else can tell whose places are the same."""
@@ -214,23 +214,23 @@ class SavedForms:
         return self._cookie(id, "", 0)
 
 
-async def _load_form(broker: BrokerClient, id: str, place: str, cipher: AESGCM, audience: str) -> SubmittedForm | None:
-    record = await broker.get(SAVED_FORM, place)
+async def _load_form(broker: BrokerClient, id: str, slot: str, cipher: AESGCM, audience: str) -> SubmittedForm | None:
+    record = await broker.get(SAVED_FORM, slot)
     if record is None:
         return None
     # Another form may have its place by now; then this key does not open it.
     header, _, body = decrypt([cipher], from_text(record.data["box"]), audience.encode()).partition(b"\n")
     facts: dict[str, Any] = json.loads(header)
-    return SubmittedForm(id, place, facts["target"], facts["content_type"], facts["sent_at"], body)
+    return SubmittedForm(id, slot, facts["target"], facts["content_type"], facts["sent_at"], body)
 
 
-async def _read_body(receive: Receive, most: int) -> bytes | None:
+async def _read_body(receive: Receive, max_bytes: int) -> bytes | None:
     """The whole body; None where it is longer, or its sender left."""
     body = bytearray()
     while True:
         message = await receive()
         body += message.get("body", b"")
-        if message["type"] != "http.request" or len(body) > most:
+        if message["type"] != "http.request" or len(body) > max_bytes:
             return None
         if not message.get("more_body", False):
             return bytes(body)
@@ -247,8 +247,8 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 def _restored_request(incoming: IncomingRequest, form: SubmittedForm) -> IncomingRequest:
-    own = {b"content-type": form.content_type.encode("latin-1"), b"content-length": str(len(form.body)).encode()}
-    headers = [*_drop_headers(incoming.scope["headers"], own), *own.items()]
+    replaced = {b"content-type": form.content_type.encode("latin-1"), b"content-length": str(len(form.body)).encode()}
+    headers = [*_drop_headers(incoming.scope["headers"], replaced), *replaced.items()]
     request = replace(incoming.request, headers=headers)
     return replace(incoming, scope={**incoming.scope, "headers": headers}, request=request, headers=dict(headers))
 

@@ -47,17 +47,17 @@ class SignInUrls:
         be, `providers` are those of its host where it is not known which route the program means.
         """
         params = {"gate_redirect_uri": redirect_uri, "gate_callback_uri": f"{origin}{CALLBACK_PATH}", "gate_programmatic": "true"}
-        named = {} if route is not None else _provider_params(providers)
-        return self._signer.sign(self._sign_in_url, params | _step_up_params(route) | named, now)
+        provider_params = {} if route is not None else _provider_params(providers)
+        return self._signer.sign(self._sign_in_url, params | _step_up_params(route) | provider_params, now)
 
 
 def _step_up_params(route: Route | None) -> dict[str, str]:
-    asked: dict[str, str] = {}
+    params: dict[str, str] = {}
     if route is not None and route.acr_values:
-        asked["gate_acr_values"] = " ".join(route.acr_values)
+        params["gate_acr_values"] = " ".join(route.acr_values)
     if route is not None and route.max_age is not None:
-        asked["gate_max_age"] = str(int(route.max_age.total_seconds()))
-    return asked | _provider_params(route.identity_providers if route is not None else ())
+        params["gate_max_age"] = str(int(route.max_age.total_seconds()))
+    return params | _provider_params(route.identity_providers if route is not None else ())
 
 
 def _provider_params(providers: Iterable[str]) -> dict[str, str]:
@@ -66,8 +66,8 @@ def _provider_params(providers: Iterable[str]) -> dict[str, str]:
 
 def step_up_challenge(route: Route, reason: str) -> str:
     """WWW-Authenticate challenge for a program whose person must sign in in a stronger way (RFC 9470)."""
-    asked = {name.removeprefix("gate_"): value for name, value in _step_up_params(route).items() if name != "gate_providers"}
-    return challenge(error="insufficient_user_authentication", error_description=reason, **asked)
+    params = {name.removeprefix("gate_"): value for name, value in _step_up_params(route).items() if name != "gate_providers"}
+    return challenge(error="insufficient_user_authentication", error_description=reason, **params)
 
 
 def return_url(incoming: IncomingRequest, scheme: str) -> str:
@@ -75,8 +75,8 @@ def return_url(incoming: IncomingRequest, scheme: str) -> str:
     request = incoming.request
     origin = f"{scheme}://{request.host_port}"
     # A token that did not let anybody in is a secret all the same.
-    kept = strip_token(request.query.encode("latin-1")).decode("latin-1")
-    query = f"?{kept}" if kept else ""
+    forwarded_query = strip_token(request.query.encode("latin-1")).decode("latin-1")
+    query = f"?{forwarded_query}" if forwarded_query else ""
     for url in (f"{origin}{request.path}{query}", f"{origin}{request.path}"):
         if len(url) <= MAX_RETURN_URL:
             return url

@@ -15,10 +15,10 @@ FORM_GONE = Message("The form is no longer kept: it was already sent, or more th
 
 @require_GET
 async def form_replay(request: HttpRequest, id: str) -> HttpResponse:
-    own = page_context(request)
-    incoming, proxy = own.incoming, own.proxy
+    gate = page_context(request)
+    incoming, proxy = gate.incoming, gate.proxy
     now, host_port, origin = proxy.clock(), incoming.request.host_port, proxy.origin_for(incoming.request)
-    identity = await own.authorize.identify(incoming.cookies, host_port)
+    identity = await gate.authorize.identify(incoming.cookies, host_port)
     if identity is None:
         if proxy.sign_in_loops.is_looping(incoming.cookies, host_port, now):
             links = ((Message("Try again"), origin + incoming.request.path),)

@@ -25,50 +25,50 @@ INVALID_REDIRECT_URI_HINT = Message("Ask your administrator to allow the address
 @require_http_methods(["GET"])
 async def login(request: HttpRequest) -> HttpResponse:
     """View at the URL that the program opens in its person's browser.  Nothing is given to anybody here."""
-    own = page_context(request)
-    given = request.GET.getlist("gate_redirect_uri")
-    redirect_uri = own.proxy.redirect_uris.validate(given[0]) if len(given) == 1 else None
+    gate = page_context(request)
+    uris = request.GET.getlist("gate_redirect_uri")
+    redirect_uri = gate.proxy.redirect_uris.validate(uris[0]) if len(uris) == 1 else None
     if redirect_uri is None:
         return render_error(request, 400, INVALID_REDIRECT_URI, advice=INVALID_REDIRECT_URI_HINT)
-    route = own.proxy.tunnel_route(own.incoming.request.host, request.GET.get("gate_tunnel_port", ""))
-    asked, providers = own.incoming.request, own.proxy.providers_for(own.incoming.request)
-    url = own.proxy.sign_in_urls.for_client(own.proxy.origin_for(asked), redirect_uri, own.proxy.clock(), route, providers)
+    route = gate.proxy.tunnel_route(gate.incoming.request.host, request.GET.get("gate_tunnel_port", ""))
+    policy_request, providers = gate.incoming.request, gate.proxy.providers_for(gate.incoming.request)
+    url = gate.proxy.sign_in_urls.for_client(gate.proxy.origin_for(policy_request), redirect_uri, gate.proxy.clock(), route, providers)
     return finalize(HttpResponse(url, content_type="text/plain; charset=utf-8"))
 
 
-async def deliver_token(request: HttpRequest, hand_overs: list[str]) -> HttpResponse:
+async def deliver_token(request: HttpRequest, tokens: list[str]) -> HttpResponse:
     """Hand-over of a token to the program.  No cookie is set: this browser may be another's than who agreed, and must not become theirs."""
-    own = page_context(request)
-    now, host_port = own.proxy.clock(), own.incoming.request.host_port
+    gate = page_context(request)
+    now, host_port = gate.proxy.clock(), gate.incoming.request.host_port
     try:
-        if len(hand_overs) != 1:
+        if len(tokens) != 1:
             raise SealError("the link carries no sign-in")
-        hand_over = own.proxy.programmatic_handoffs.open(hand_overs[0], host_port, now)
+        handoff = gate.proxy.programmatic_handoffs.open(tokens[0], host_port, now)
     except SealError:
         return _deny(request, Message("This sign-in link of a program is not valid here, or has expired."))
     # Judged anew: whom the configuration trusted when the program began, it may not trust any more.
-    redirect_uri = own.proxy.redirect_uris.validate(hand_over.redirect_uri)
+    redirect_uri = gate.proxy.redirect_uris.validate(handoff.redirect_uri)
     if redirect_uri is None:
         return _deny(request, Message("The program of this sign-in is no longer allowed."))
-    if not await consume_once(own.broker, f"program/{hand_over.id}", hand_over.expires_at):
+    if not await consume_once(gate.broker, f"program/{handoff.id}", handoff.expires_at):
         return _deny(request, Message("This sign-in link of a program was already used."))
-    record = await own.broker.get(SESSION, hand_over.session_id)
-    session = own.proxy.sessions.read(record) if record is not None else None
+    record = await gate.broker.get(SESSION, handoff.session_id)
+    session = gate.proxy.sessions.read(record) if record is not None else None
     if session is None:
         return _deny(request, Message("The session that this sign-in is for has ended."))
-    token = own.proxy.programmatic_tokens.seal(session.id, host_port, now, session.expires_at)
+    client_token = gate.proxy.programmatic_tokens.seal(session.id, host_port, now, session.expires_at)
     log.info(
         "client token issued",
         session_id=session.id,
         user_id=session.user_id,
         host=host_port,
         program=redirect_uri.partition("?")[0],
-        request_id=own.incoming.request_id,
+        request_id=gate.incoming.request_id,
     )
-    return redirect(append_token(redirect_uri, token))
+    return redirect(append_token(redirect_uri, client_token))
 
 
 def _deny(request: HttpRequest, reason: str) -> HttpResponse:
-    own = page_context(request)
-    log.info("client token denied", reason=reason, host=own.incoming.request.host_port, request_id=own.incoming.request_id)
+    gate = page_context(request)
+    log.info("client token denied", reason=reason, host=gate.incoming.request.host_port, request_id=gate.incoming.request_id)
     return render_error(request, 400, reason, advice=RESTART_HINT)

@@ -35,70 +35,70 @@ async def callback(request: HttpRequest) -> HttpResponse:
 
     Refused unless the token is ours and for this host, the browser is the one that asked, and neither was used before.
     """
-    own = page_context(request)
+    gate = page_context(request)
     tokens = request.GET.getlist("gate_session")
     if request.GET.get("gate_programmatic") == "true":
         return await deliver_token(request, tokens)
     try:
         if len(tokens) != 1:
             raise SealError("the link carries no sign-in")
-        hand_over = own.proxy.handoffs.open(tokens[0], own.incoming.request.host_port, own.proxy.clock())
+        handoff = gate.proxy.handoffs.open(tokens[0], gate.incoming.request.host_port, gate.proxy.clock())
     except SealError:
         return await _resume_or_deny(request, "/", Message("This sign-in link is not valid here, or has expired."))
-    if _origin(hand_over.redirect_uri) != own.proxy.origin_for(own.incoming.request):
+    if _origin(handoff.redirect_uri) != gate.proxy.origin_for(gate.incoming.request):
         return render_error(request, 400, Message("This sign-in link leads to another site."), advice=RESTART_HINT)
-    return await _establish_session(request, hand_over)
+    return await _establish_session(request, handoff)
 
 
-async def _establish_session(request: HttpRequest, hand_over: Handoff) -> HttpResponse:
-    own = page_context(request)
-    now, host_port = own.proxy.clock(), own.incoming.request.host_port
-    attempt = own.proxy.sign_in_attempts.find(hand_over.attempt_id, own.incoming.cookies, host_port, now)
+async def _establish_session(request: HttpRequest, handoff: Handoff) -> HttpResponse:
+    gate = page_context(request)
+    now, host_port = gate.proxy.clock(), gate.incoming.request.host_port
+    attempt = gate.proxy.sign_in_attempts.find(handoff.attempt_id, gate.incoming.cookies, host_port, now)
     if attempt is None:
         return await _resume_or_deny(
             request,
-            hand_over.redirect_uri,
+            handoff.redirect_uri,
             Message("This sign-in was started in another browser or has expired, or your browser does not keep cookies of this site."),
         )
-    if not await consume_once(own.broker, f"hand-over/{hand_over.id}", hand_over.expires_at):
-        return await _resume_or_deny(request, hand_over.redirect_uri, Message("This sign-in link was already used."))
-    record = await own.broker.get(SESSION, hand_over.session_id)
-    session = own.proxy.sessions.read(record) if record is not None else None
+    if not await consume_once(gate.broker, f"hand-over/{handoff.id}", handoff.expires_at):
+        return await _resume_or_deny(request, handoff.redirect_uri, Message("This sign-in link was already used."))
+    record = await gate.broker.get(SESSION, handoff.session_id)
+    session = gate.proxy.sessions.read(record) if record is not None else None
     if session is None:
-        return await _resume_or_deny(request, hand_over.redirect_uri, Message("This session has ended."))
-    cookies = own.proxy.session_cookies
-    log.info("session established", session_id=session.id, user_id=session.user_id, host=host_port, request_id=own.incoming.request_id)
+        return await _resume_or_deny(request, handoff.redirect_uri, Message("This session has ended."))
+    cookies = gate.proxy.session_cookies
+    log.info("session established", session_id=session.id, user_id=session.user_id, host=host_port, request_id=gate.incoming.request_id)
     set_cookies = [
-        *cookies.clear_conflicting(own.incoming.cookies, host_port, own.incoming.request.path),
+        *cookies.clear_conflicting(gate.incoming.cookies, host_port, gate.incoming.request.path),
         *cookies.set_cookies(session.id, host_port, issued_at=now, expires_at=session.expires_at, now=now),
-        own.proxy.sign_in_attempts.clear(hand_over.attempt_id),
-        own.proxy.sign_in_loops.record_completion(own.incoming.cookies, host_port, now),
+        gate.proxy.sign_in_attempts.clear(handoff.attempt_id),
+        gate.proxy.sign_in_loops.record_completion(gate.incoming.cookies, host_port, now),
     ]
-    return redirect(hand_over.redirect_uri, set_cookies)
+    return redirect(handoff.redirect_uri, set_cookies)
 
 
 async def _resume_or_deny(request: HttpRequest, target: str, reason: str) -> HttpResponse:
     """Back button, second tab, old bookmark: whoever has a session here already just goes on."""
-    own = page_context(request)
-    if target != "/" and _origin(target) != own.proxy.origin_for(own.incoming.request):
+    gate = page_context(request)
+    if target != "/" and _origin(target) != gate.proxy.origin_for(gate.incoming.request):
         target = "/"
-    if await own.authorize.identify(own.incoming.cookies, own.incoming.request.host_port) is not None:
+    if await gate.authorize.identify(gate.incoming.cookies, gate.incoming.request.host_port) is not None:
         return redirect(target)
-    log.info("session transfer rejected", reason=reason, host=own.incoming.request.host_port, request_id=own.incoming.request_id)
+    log.info("session transfer rejected", reason=reason, host=gate.incoming.request.host_port, request_id=gate.incoming.request_id)
     return render_error(request, 400, reason, advice=RESTART_HINT, links=((Message("Open the application"), target),))
 
 
 @require_http_methods(["GET"])
 async def sign_in(request: HttpRequest) -> HttpResponse:
     """Sign-in for forward auth, without a session: this host's cookie binds the sign-in that begins to that browser."""
-    own = page_context(request)
-    incoming, proxy = own.incoming, own.proxy
-    if own.options.forward_auth_url is None:
+    gate = page_context(request)
+    incoming, proxy = gate.incoming, gate.proxy
+    if gate.options.forward_auth_url is None:
         return await unknown(request)
     try:
-        target = parse_original_url(request.GET.get("gate_redirect_uri", ""), own.authorize.default_ports)
-        asked = replace(target.request, source_ip=incoming.request.source_ip, headers=incoming.request.headers)
-        route = own.authorize.routes.match(asked)
+        target = parse_original_url(request.GET.get("gate_redirect_uri", ""), gate.authorize.default_ports)
+        policy_request = replace(target.request, source_ip=incoming.request.source_ip, headers=incoming.request.headers)
+        route = gate.authorize.routes.match(policy_request)
     except BadRequest as error:
         return render_error(request, 400, Message("This sign-in link can't be used: %(error)s.", error=error.message), advice=RESTART_HINT)
     if target.origin != proxy.origin_for(incoming.request):
@@ -109,19 +109,21 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
         return render_error(
             request, 400, SIGN_IN_LOOP, advice=FORWARD_AUTH_LOOP_ADVICE, links=links, set_cookies=[proxy.sign_in_loops.clear()]
         )
-    if await _is_signed_in(request, asked, route):
+    if await _is_signed_in(request, policy_request, route):
         # Just signed in, in another tab; or this cookie does not reach us when the front proxy asks, which is a loop.
         return redirect(target.url, [proxy.sign_in_loops.record_completion(incoming.cookies, host_port, now)])
-    location, set_cookies = proxy.sign_in_urls.start(replace(incoming, request=asked), target.scheme, now, route.route if route else None)
+    location, set_cookies = proxy.sign_in_urls.start(
+        replace(incoming, request=policy_request), target.scheme, now, route.route if route else None
+    )
     return redirect(location, set_cookies)
 
 
-async def _is_signed_in(request: HttpRequest, asked: PolicyRequest, route: CompiledRoute | None) -> bool:
+async def _is_signed_in(request: HttpRequest, policy_request: PolicyRequest, route: CompiledRoute | None) -> bool:
     """Is somebody signed in here, and as strongly as the route asks?"""
-    own = page_context(request)
+    gate = page_context(request)
     if route is None or not route.authentication_requirements:
-        return await own.authorize.identify(own.incoming.cookies, own.incoming.request.host_port) is not None
-    check = await own.authorize.check(asked, own.incoming.cookies)
+        return await gate.authorize.identify(gate.incoming.cookies, gate.incoming.request.host_port) is not None
+    check = await gate.authorize.check(policy_request, gate.incoming.cookies)
     return check.identity is not None and check.decision.outcome is not Outcome.STEP_UP
 
 
@@ -131,17 +133,17 @@ async def dashboard(request: HttpRequest) -> HttpResponse:
 
 async def sign_out(request: HttpRequest) -> HttpResponse:
     """Sign-out, which happens on the authenticate host, whose page holds the token that it needs."""
-    own = page_context(request)
-    wanted = request.GET.get("gate_redirect_uri", "")
-    query = f"?{urlencode({'gate_redirect_uri': wanted})}" if wanted else ""
-    return redirect(f"{own.options.authenticate_service_url.origin}/.gate/signout/{query}")
+    gate = page_context(request)
+    redirect_uri = request.GET.get("gate_redirect_uri", "")
+    query = f"?{urlencode({'gate_redirect_uri': redirect_uri})}" if redirect_uri else ""
+    return redirect(f"{gate.options.authenticate_service_url.origin}/.gate/signout/{query}")
 
 
 @require_http_methods(["GET"])
 async def jwt(request: HttpRequest) -> HttpResponse:
     """Attestation JWT that upstreams of this host receive, for whoever is signed in here."""
-    own = page_context(request)
-    attestation = await own.authorize.attest(own.incoming.request, own.incoming.cookies)
+    gate = page_context(request)
+    attestation = await gate.authorize.attest(gate.incoming.request, gate.incoming.cookies)
     if attestation.identity is None:
         return render_error(request, 401, Message("You are not signed in."), links=((Message("Sign in"), "/"),))
     if not attestation.assertion:

@@ -44,13 +44,13 @@ class FrameScanner:
 
     __slots__ = (
         "_allows_rsv",
+        "_buffered",
         "_frame_bytes",
-        "_held",
         "_is_fragmented",
-        "_left",
         "_mask",
-        "_message",
         "_message_bytes",
+        "_message_length",
+        "_remaining",
         "close_seen",
         "error",
         "frames",
@@ -61,9 +61,9 @@ class FrameScanner:
         self._allows_rsv = allows_rsv
         self._frame_bytes = frame_bytes
         self._message_bytes = message_bytes
-        self._held = b""
-        self._left = 0  # bytes of the current frame that have not come yet
-        self._message = 0
+        self._buffered = b""
+        self._remaining = 0  # bytes of the current frame that have not come yet
+        self._message_length = 0
         self._is_fragmented = False
         self.frames = 0
         self.error: FrameError | None = None
@@ -71,12 +71,12 @@ class FrameScanner:
 
     @property
     def is_at_frame_boundary(self) -> bool:
-        return self._left == 0
+        return self._remaining == 0
 
     def feed(self, data: bytes) -> bytes:
-        if self._held:
-            data, self._held = self._held + data, b""
-        at, end = self._left, len(data)
+        if self._buffered:
+            data, self._buffered = self._buffered + data, b""
+        at, end = self._remaining, len(data)
         while at < end:
             if self.close_seen or self.error is not None:
                 # RFC 6455 5.5.1: nothing follows a Close frame.
@@ -85,17 +85,17 @@ class FrameScanner:
             size = self._frame(data, at, end)
             if size == 0:
                 if self.error is None:
-                    self._held = data[at:]
+                    self._buffered = data[at:]
                 data, end = data[:at], at
                 break
             at += size
-        self._left = at - end
+        self._remaining = at - end
         return data
 
     def drain_frame(self, data: bytes) -> bytes:
         """Bytes of `data` that still belong to the current frame.  The rest is walked, so that a Close is noticed, and may not pass."""
-        passed, rest = data[: self._left], data[self._left :]
-        self._left -= len(passed)
+        passed, rest = data[: self._remaining], data[self._remaining :]
+        self._remaining -= len(passed)
         if rest:
             self.feed(rest)
         return passed
@@ -114,7 +114,7 @@ class FrameScanner:
             shortest = 126 if header == 4 else 0x10000
             length = int.from_bytes(data[at + 2 : at + header], "big")
             if length < shortest:
-                return self._refuse(PROTOCOL_ERROR, "a frame's length is not written in the shortest form")
+                return self._reject(PROTOCOL_ERROR, "a frame's length is not written in the shortest form")
         if not self._is_allowed(first, second, length, header):
             return 0
         self.frames += 1
@@ -123,24 +123,24 @@ class FrameScanner:
     def _is_allowed(self, first: int, second: int, length: int, header: int) -> bool:
         opcode = first & _OPCODE
         if second & _MASKED != self._mask:
-            self._refuse(PROTOCOL_ERROR, "a frame is not masked as its sender must")
+            self._reject(PROTOCOL_ERROR, "a frame is not masked as its sender must")
         elif opcode not in _KNOWN or (first & _RSV and not self._allows_rsv):
-            self._refuse(PROTOCOL_ERROR, "a frame uses what was not negotiated")
+            self._reject(PROTOCOL_ERROR, "a frame uses what was not negotiated")
         elif opcode >= CLOSE:
             if not first & _FIN or header > 2:
-                self._refuse(PROTOCOL_ERROR, "a control frame is fragmented or too long")
+                self._reject(PROTOCOL_ERROR, "a control frame is fragmented or too long")
             else:
                 self.close_seen = opcode == CLOSE
         elif (opcode == CONTINUATION) != self._is_fragmented:
-            self._refuse(PROTOCOL_ERROR, "the fragments of a message are out of order")
+            self._reject(PROTOCOL_ERROR, "the fragments of a message are out of order")
         else:
-            self._message = self._message + length if self._is_fragmented else length
+            self._message_length = self._message_length + length if self._is_fragmented else length
             self._is_fragmented = not first & _FIN
-            if length > self._frame_bytes or self._message > self._message_bytes:
-                self._refuse(MESSAGE_TOO_BIG, "a message is too big")
+            if length > self._frame_bytes or self._message_length > self._message_bytes:
+                self._reject(MESSAGE_TOO_BIG, "a message is too big")
         return self.error is None
 
-    def _refuse(self, code: int, reason: str) -> int:
+    def _reject(self, code: int, reason: str) -> int:
         self.error = FrameError(code, reason)
         return 0
 

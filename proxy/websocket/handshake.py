@@ -33,49 +33,49 @@ class Handshake(Upgrade):
         """Headers of the request that asks the upstream for the same."""
         return [*super().for_upstream(pair for pair in cleaned if not pair[0].lower().startswith(SEC_WEBSOCKET)), *self.headers]
 
-    def _negotiated_headers(self, answer: dict[bytes, list[bytes]]) -> list[Header]:
+    def _negotiated_headers(self, by_name: dict[bytes, list[bytes]]) -> list[Header]:
         """RFC 6455 4.1."""
-        protocol = answer.get(b"sec-websocket-protocol", [])
-        extensions = answer.get(b"sec-websocket-extensions", [])
-        if answer.get(b"sec-websocket-accept") != [accept_key(self.key)]:
+        protocol = by_name.get(b"sec-websocket-protocol", [])
+        extensions = by_name.get(b"sec-websocket-extensions", [])
+        if by_name.get(b"sec-websocket-accept") != [accept_key(self.key)]:
             raise UpstreamError("the upstream's Sec-WebSocket-Accept does not match this handshake")
         if len(protocol) > 1 or not self.protocols.issuperset(protocol):
             raise UpstreamError("the upstream chose a subprotocol that was not offered")
         if not self.extensions.issuperset(_extensions(extensions)):
             raise UpstreamError("the upstream chose an extension that was not offered")
-        return [(name, value) for name, values in answer.items() if name.startswith(SEC_WEBSOCKET) for value in values]
+        return [(name, value) for name, values in by_name.items() if name.startswith(SEC_WEBSOCKET) for value in values]
 
     def tunnel(self, accepted: Sequence[Header]) -> Relay:
         return Relay(allows_rsv=any(name == b"sec-websocket-extensions" for name, _ in accepted))
 
 
 # enforcement-point: Requests: WebSocket handshake and Origin
-def parse_handshake(method: str, headers: Iterable[Header], own_origin: str, origins: Sequence[str]) -> Handshake:
+def parse_handshake(method: str, headers: Iterable[Header], own_origin: str, allowed_origins: Sequence[str]) -> Handshake:
     """Handshake of a request.  Raises HandshakeRefused for what is none, or comes from a page of a foreign origin."""
-    given = group_by_name(headers)
-    keys = given.get(b"sec-websocket-key", [])
-    if method != "GET" or b"transfer-encoding" in given or given.get(b"content-length", [b"0"]) != [b"0"]:
+    by_name = group_by_name(headers)
+    keys = by_name.get(b"sec-websocket-key", [])
+    if method != "GET" or b"transfer-encoding" in by_name or by_name.get(b"content-length", [b"0"]) != [b"0"]:
         raise HandshakeRefused(400, "a websocket begins with a GET request without a body")
-    if [value.lower() for value in given.get(b"upgrade", [])] != [b"websocket"]:
+    if [value.lower() for value in by_name.get(b"upgrade", [])] != [b"websocket"]:
         raise HandshakeRefused(400, "Upgrade must name websocket alone")
-    if given.get(b"sec-websocket-version", []) != [_VERSION]:
+    if by_name.get(b"sec-websocket-version", []) != [_VERSION]:
         reason = "the websocket version must be 13"
         raise HandshakeRefused(426, reason, ((b"sec-websocket-version", _VERSION), (b"upgrade", b"websocket")))
     if len(keys) != 1 or not _KEY.fullmatch(keys[0]):
         raise HandshakeRefused(400, "Sec-WebSocket-Key must be 16 bytes in base64, once")
-    require_allowed_origin(given.get(b"origin", []), own_origin, origins)
+    require_allowed_origin(by_name.get(b"origin", []), own_origin, allowed_origins)
     return Handshake(
         key=keys[0],
-        protocols=frozenset(list_elements(given.get(b"sec-websocket-protocol", []))),
-        extensions=_extensions(given.get(b"sec-websocket-extensions", [])),
-        headers=tuple((name, value) for name, values in given.items() if name.startswith(SEC_WEBSOCKET) for value in values),
+        protocols=frozenset(list_elements(by_name.get(b"sec-websocket-protocol", []))),
+        extensions=_extensions(by_name.get(b"sec-websocket-extensions", [])),
+        headers=tuple((name, value) for name, values in by_name.items() if name.startswith(SEC_WEBSOCKET) for value in values),
     )
 
 
-def require_allowed_origin(given: Iterable[bytes], own_origin: str, origins: Sequence[str]) -> None:
+def require_allowed_origin(request_origins: Iterable[bytes], own_origin: str, allowed_origins: Sequence[str]) -> None:
     """Origin check.  Browsers send cookies with a websocket that any page opens, and let the page read it: this is the only door."""
-    allowed = {origin.encode() for origin in (own_origin, *origins)}
-    if any(origin.lower() not in allowed for origin in given):
+    allowed = {origin.encode() for origin in (own_origin, *allowed_origins)}
+    if any(origin.lower() not in allowed for origin in request_origins):
         raise HandshakeRefused(403, "pages of another origin may not open this websocket")
 
 

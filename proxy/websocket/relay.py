@@ -38,12 +38,12 @@ class Relay(Tunnel):
     def on_timeout(self) -> None:
         self.close(GOING_AWAY, "connection lifetime exceeded", TerminationReason.TIMEOUT)
 
-    def close(self, code: int, reason: str, ending: TerminationReason) -> None:
+    def close(self, code: int, reason: str, termination: TerminationReason) -> None:
         """End: put a Close into both directions, each at the end of the frame that is passing, and wait a while for the answers."""
         if self._closing:
             return
         self._closing = True
-        self.termination = ending
+        self.termination = termination
         self._restart(CLOSE_HANDSHAKE_SECONDS, self._abort)
         for side in (self.client, self.upstream):
             side.send_close(close_frame(code, reason, is_masked=side is self.client))
@@ -110,19 +110,19 @@ class _FramesSide(TunnelSide):
 
     def data_received(self, data: bytes) -> None:
         # For every read of every websocket: no call that is not needed.
-        walker = self._scanner
+        scanner = self._scanner
         if self._close_frame is not None:
             self._finish_frame(data)
             return
-        if passed := walker.feed(data):
+        if passed := scanner.feed(data):
             self.bytes_read += len(passed)
             self.peer.connection.write(passed)
-        if walker.close_seen:
-            self.forwarding_done = walker.is_at_frame_boundary
+        if scanner.close_seen:
+            self.forwarding_done = scanner.is_at_frame_boundary
             self._relay.on_close_frame()
-        if walker.error is not None:
-            self._relay.close(walker.error.code, walker.error.reason, TerminationReason.PROTOCOL_ERROR)
-        elif walker.frames >= _FRAMES_COUNTED:
+        if scanner.error is not None:
+            self._relay.close(scanner.error.code, scanner.error.reason, TerminationReason.PROTOCOL_ERROR)
+        elif scanner.frames >= _FRAMES_COUNTED:
             self._limit_rate()
 
     def connection_lost(self, error: Exception | None) -> None:

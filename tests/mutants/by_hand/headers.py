@@ -111,7 +111,9 @@ verdicts.without(
     WORDS,
 )
 asked_by_envoys = door("proxy.planes.ext_authz", WORDS)
-asked_by_envoys.without("no client pretends past an Envoy", "ExtAuthzResponder._header_mutations", never("fold(name) in by_route"))
+asked_by_envoys.without(
+    "no client pretends past an Envoy", "ExtAuthzResponder._header_mutations", never("fold(name) in route_identity_names")
+)
 
 published = door("authenticate.jwks_publisher", "unit/authenticate/test_jwks_publisher.py")
 published.without("a generated key is not published", "JwksPublisher.run", always("self._key.is_configured"))
@@ -128,7 +130,7 @@ rewrite.without(
 )
 
 redirects = door("proxy.responses.route_redirects", "unit/proxy/responses/test_route_redirects.py")
-redirects.without("a redirected path can't end its header", "_absolute", returns("path"))
+redirects.without("a redirected path can't end its header", "_quote_path", returns("path"))
 
 client_tls = door("foundation.client_tls", "contract/test_private_authorities.py")
 client_tls.without("a certificate that was issued is no authority, whatever Python", "verifying_context", replaced("~_PY313_FLAGS", "-1"))
@@ -199,7 +201,7 @@ original.without(
 original.without(
     "hosts that differ are refused",
     "parse_original_request",
-    replaced("_require_agreement([_host_and_port(host, scheme) for host in hosts], 'host')", "hosts[0]"),
+    replaced("_require_agreement([_parse_host(host, scheme) for host in hosts], 'host')", "hosts[0]"),
 )
 original.without("an encoded URL ends where it ends", "_uri_parameter", replaced("_ENCODED_URL.fullmatch", "_ENCODED_URL.match"))
 original.without("a user name is no part of a URL", "_URL", in_text(b"([", b"(?:[^/?#@\\\\]+@)?(["))
@@ -214,12 +216,12 @@ forward_auth.without(
 forward_auth.without(
     "an absent claim replaces the client's",
     "ForwardAuth._allow_headers",
-    replaced("[(name, told.get(name, b'')) for name in names]", "list(carry.identity_headers)"),
+    replaced("[(name, identity_headers.get(name, b'')) for name in names]", "list(verdict.identity_headers)"),
 )
 forward_auth.without(
     "no permission outlives its session",
     "ForwardAuth._cache_headers",
-    replaced("min(seconds, identity.expires_at - judged.now)", "seconds"),
+    replaced("min(seconds, identity.expires_at - decision.now)", "seconds"),
 )
 
 # Defences of forms that are kept across a sign-in: whose they are, how many, and that each arrives once where it was sent.
@@ -235,8 +237,10 @@ forms.without(
     "SavedForms._is_same_origin",
     replaced('site == "same-origin"', 'site in ("same-origin", "same-site")'),
 )
-forms.without("Origin has a say beside Sec-Fetch-Site", "SavedForms._is_same_origin", always('origin in ("", "null", own)'))
-forms.without("who names no origin is not trusted", "SavedForms._is_same_origin", replaced("origin == own", 'origin in ("", own)'))
+forms.without("Origin has a say beside Sec-Fetch-Site", "SavedForms._is_same_origin", always('origin in ("", "null", own_origin)'))
+forms.without(
+    "who names no origin is not trusted", "SavedForms._is_same_origin", replaced("origin == own_origin", 'origin in ("", own_origin)')
+)
 forms.without("an address has a few places", "SavedForms._store", omits("only_if_version"))
 forms.without(
     "a form arrives once", "SavedForms.restore", replaced("not await self._consume(form)", "(await self._consume(form), False)[1]")

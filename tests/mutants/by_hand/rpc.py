@@ -67,12 +67,12 @@ words = door("proxy.planes.ext_authz", "unit/proxy/planes/test_ext_authz.py", "u
 words.without(
     "an Envoy takes claimed identities away",
     "ExtAuthzResponder._header_mutations",
-    replaced("[name for name in not_the_clients if name not in told]", "[]"),
+    replaced("[name for name in untrusted if name not in identity_names]", "[]"),
 )
 words.without(
     "Envoy learns which requests it may forward",
     "ExtAuthzResponder._verdict",
-    replaced("self._pipeline.verdicts.build(judged, Enforcer.EXT_AUTHZ)", "self._pipeline.verdicts.build(judged)"),
+    replaced("self._pipeline.verdicts.build(decision, Enforcer.EXT_AUTHZ)", "self._pipeline.verdicts.build(decision)"),
 )
 words.without("a response is cached with its user", "ExtAuthzResponder._verdict", replaced("verdict.identity_headers", "()"))
 words.without(

@@ -98,8 +98,8 @@ callback.without(
     "an ended session is not handed over",
     "_establish_session",
     replaced(
-        'return await _resume_or_deny(request, hand_over.redirect_uri, Message("This session has ended."))',
-        'session = type("Ended", (), {"id": hand_over.session_id, "user_id": "", "expires_at": now + 60})',
+        'return await _resume_or_deny(request, handoff.redirect_uri, Message("This session has ended."))',
+        'session = type("Ended", (), {"id": handoff.session_id, "user_id": "", "expires_at": now + 60})',
     ),
 )
 

@@ -15,11 +15,11 @@ program_views.without(
         'session = type("Ended", (), {"id": hand_over.session_id, "user_id": "", "expires_at": now + 60})',
     ),
 )
-program_views.without("one redirect URI is one", "login", replaced("len(given) == 1", "given"))
+program_views.without("one redirect URI is one", "login", replaced("len(uris) == 1", "uris"))
 program_views.without(
     "where a token goes is judged before it goes",
     "deliver_token",
-    replaced("own.proxy.redirect_uris.validate(hand_over.redirect_uri)", "hand_over.redirect_uri"),
+    replaced("gate.proxy.redirect_uris.validate(handoff.redirect_uri)", "handoff.redirect_uri"),
 )
 
 program = door("authenticate.views.view_helpers", "unit/authenticate/views/test_programmatic_consent.py")
@@ -162,14 +162,14 @@ bearer_headers.without(
 CARRIED = "contract/test_verdict_matrix.py"
 carried = door("proxy.route_forwarding", CARRIED)
 carried.without(
-    "what is sent on is cut as it was judged", "RouteForwarding.build_request", replaced("carry.withheld", "type(carry.withheld).OURS")
+    "what is sent on is cut as it was judged", "RouteForwarding.build_request", replaced("verdict.withheld", "type(verdict.withheld).GATE")
 )
 carried.without(
     "a token for gate is none for an upstream that changes protocols",
     "RouteForwarding.build_request",
     replaced(
-        "carry.offer.for_upstream(headers)",
-        "carry.offer.for_upstream([*headers, *(pair for pair in scope['headers'] if pair[0] == b'authorization')])",
+        "verdict.offer.for_upstream(headers)",
+        "verdict.offer.for_upstream([*headers, *(pair for pair in scope['headers'] if pair[0] == b'authorization')])",
     ),
 )
 

@@ -251,7 +251,7 @@ async def test_a_stream_that_time_may_end_is_known_as_one(expires_by_time: bool,
     async with proxied(tmp_path, {"policy": [{"allow": criterion}]}) as gate:
         opened, gate.streams.open = [], lambda *told, **more: opened.append(more) or OpenStreams.open(gate.streams, *told, **more)
         assert (await gate.ask(URL)).status == 200
-    assert opened == [{"is_timed": expires_by_time, "asks_provider": False, "ends": math.inf}]
+    assert opened == [{"expires_by_time": expires_by_time, "needs_provider": False, "expires_at": math.inf}]
 
 
 async def test_a_stream_of_a_token_is_known_as_one_that_time_and_the_provider_may_end(tmp_path: Path) -> None:

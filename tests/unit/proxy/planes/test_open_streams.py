@@ -193,7 +193,7 @@ async def test_an_end_that_was_known_counts_while_the_broker_is_away(running, mo
         for _ in range(5):
             await settle()
 
-    streams.open(INCOMING, "s1", 0, ends=150.0).cancel = lambda: ended.append("s1")
+    streams.open(INCOMING, "s1", 0, expires_at=150.0).cancel = lambda: ended.append("s1")
     streams.open(incoming_from("https://app.example.com/"), "s2", 0).cancel = lambda: ended.append("s2")
     running(streams, judge)
     await looked()  # until 200 by now
@@ -261,9 +261,9 @@ async def test_what_time_alone_may_end_is_judged_now_and_then_and_nothing_else(r
         judged.append(incoming)
         return 0.0
 
-    streams.open(timed, "s1", streams.change_count, is_timed=True).cancel = ended.set
+    streams.open(timed, "s1", streams.change_count, expires_by_time=True).cancel = ended.set
     streams.open(untimed, "s2", streams.change_count)
-    streams.close(streams.open(closed, "s3", streams.change_count, is_timed=True))
+    streams.close(streams.open(closed, "s3", streams.change_count, expires_by_time=True))
     running(streams, judge)
     await ended.wait()
     assert {id(incoming) for incoming in judged} == {id(timed)}
@@ -282,7 +282,7 @@ async def test_nobody_whose_access_has_ended_waits_for_what_a_provider_says_of_a
     streams, ended, asked, may = OpenStreams(), asyncio.Event(), asyncio.Event(), {"person"}
     people = incoming_from("https://app.example.com/person")
     for number in range(3):
-        streams.open(incoming_from(f"https://app.example.com/token{number}"), f"bearer/{number}", 0, asks_provider=True)
+        streams.open(incoming_from(f"https://app.example.com/token{number}"), f"bearer/{number}", 0, needs_provider=True)
 
     async def judge(incoming: IncomingRequest) -> float:
         if incoming is not people:

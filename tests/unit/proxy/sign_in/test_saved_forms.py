@@ -156,7 +156,7 @@ async def test_a_whole_ipv6_network_is_one_address(gate: Proxied) -> None:
 
 
 async def test_many_at_a_time_are_not_read(gate: Proxied) -> None:
-    for number in range(saved_forms.READ_AT_A_TIME):
+    for number in range(saved_forms.MAX_CONCURRENT_READS):
         assert gate.plane.saved_forms._readers.acquire(f"192.0.2.{number}")
     assert b"storage for kept forms is full" in (await send(gate)).body
 
@@ -176,12 +176,12 @@ async def test_who_sends_slowly_leaves_the_others_their_places(gate: Proxied) ->
         senders = (incoming_from(URL, method="POST", headers=headers, client=f"2001:db8::{number:x}") for number in range(count))
         return [asyncio.create_task(gate.plane(sender, slowly, Answer().send)) for sender in senders]
 
-    slow = slow_ones(saved_forms.READ_AT_A_TIME)
+    slow = slow_ones(saved_forms.MAX_CONCURRENT_READS)
     await turns()
     assert is_kept(await gate.ask(URL, BODY, method="POST", headers=headers, client="192.0.2.9"))
     goes_on.set()
     await asyncio.gather(*slow)
-    assert all(gate.plane.saved_forms._readers.acquire(f"2001:db8::{number}") for number in range(saved_forms.READ_AT_A_TIME)), (
+    assert all(gate.plane.saved_forms._readers.acquire(f"2001:db8::{number}") for number in range(saved_forms.MAX_CONCURRENT_READS)), (
         "all have left"
     )
 
