@@ -1,4 +1,4 @@
-"""Admin page "Routes": what the running configuration says, in words.  Nothing here is stored, nothing can be changed."""
+"""Admin page "Routes": a read-only description of the routes of the active configuration."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ REPLAY = "authorize_loggeddecision_replay"
 ROUTES_PER_PAGE = 100
 MAX_LINKS = 10  # groups and domains of one route
 _PORTS = {"http": 80, "https": 443}
-MAX_PROBLEMS = 100  # of a refused file on the page; a misspelt default may be wrong in each of ten thousand routes
+MAX_PROBLEMS = 100  # on the page, because one mistake in a default may be repeated in each of ten thousand routes
 
 
 class Route(models.Model):
@@ -40,12 +40,12 @@ class Route(models.Model):
         default_permissions = ()
 
 
-Link = tuple[str, str, dict[str, str]]  # words, the page's name, and its query
+Link = tuple[str, str, dict[str, str]]  # label, name of the admin page, query parameters
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Row of the page: one route.  Values of headers stay out: they are where upstreams' keys are kept."""
+    """Row of the page: one route.  Values of headers are left out, because they may be credentials for upstreams."""
 
     id: str
     name: str
@@ -83,7 +83,10 @@ class RouteAdmin(TablelessAdmin):
 
 
 def search_routes(routes: Sequence[ConfiguredRoute], query: str) -> list[tuple[int, ConfiguredRoute]]:
-    """Routes with their places in the configuration that have this in their name or address, or for an id; all where nothing is wanted."""
+    """Return the routes whose name or address contains the query, or whose id equals it, with their positions.
+
+    An empty query matches all routes.
+    """
     lowered = query.lower()
     return [
         (index, route) for index, route in enumerate(routes) if lowered in f"{route.name or ''} {route.from_}".lower() or query == route.id
@@ -91,7 +94,7 @@ def search_routes(routes: Sequence[ConfiguredRoute], query: str) -> list[tuple[i
 
 
 def status_context(configuration: Any) -> dict[str, Any]:
-    """What templates/admin/configuration_status.html tells."""
+    """Return the context of templates/admin/configuration_status.html."""
     return {"configuration": configuration, "shown_problems": configuration.problems[:MAX_PROBLEMS]}
 
 
@@ -119,7 +122,7 @@ def build_row(route: ConfiguredRoute, clusters: Clusters | None = None, upstream
 
 
 def describe_access(route: ConfiguredRoute) -> tuple[str, ...]:
-    """Sentences that say who is let in.  Any one of them suffices."""
+    """Return descriptions of the clients with access.  Matching any one of them is enough."""
     phrases = []
     if route.allow_public_unauthenticated_access:
         phrases.append("everyone, without sign-in")
@@ -137,7 +140,7 @@ def describe_access(route: ConfiguredRoute) -> tuple[str, ...]:
 
 
 def _links(route: ConfiguredRoute) -> tuple[Link, ...]:
-    """Where to look on: what was decided here, and the people of the groups and domains that the route names, as far as gate knows any."""
+    """Return links to the route's latest decisions, and to the users of its groups and domains."""
     names = (*route.allowed_groups, *(f"@{domain}" for domain in route.allowed_domains))
     return (
         ("Latest decisions", DECISIONS, {"route_id": route.id}),
@@ -162,12 +165,12 @@ def _target(route: ConfiguredRoute) -> str:
 
 
 def last_errors(route: ConfiguredRoute, upstream_errors: UpstreamErrors) -> list[str]:
-    """Return the last error of each upstream of a route; "" where its last request was answered, or there was none."""
+    """Return the last error of each upstream of a route; "" where its last request got a response, or there was none."""
     return [upstream_errors.last_error((each.url.host.strip("[]"), each.url.port or _PORTS.get(each.url.scheme))) for each in route.to]
 
 
 def _upstreams(route: ConfiguredRoute, clusters: Clusters | None, upstream_errors: UpstreamErrors) -> tuple[str, ...]:
-    """Each with its weight, how it is, and what its last request failed by; empty where there is nothing to tell beyond the target."""
+    """Describe each upstream with weight, health and last error; return () if there is nothing beyond the target."""
     cluster = clusters.get(route) if clusters is not None else None
     errors = last_errors(route, upstream_errors)
     if cluster is None:

@@ -1,4 +1,4 @@
-"""Client address: which peers' X-Forwarded-For is believed (`trusted_proxies`), and whose address a request is thereby from."""
+"""Client address: the address of the peer, or of X-Forwarded-For if the peer is in `trusted_proxies`."""
 
 import ipaddress
 import re
@@ -10,7 +10,7 @@ from foundation.telemetry.logs import BoundedLog
 from foundation.values import parse_ip
 from proxy.incoming_request import IncomingRequest
 
-_MAX_CACHED_LENGTH = 64  # characters of what may be an address; clients choose it
+_MAX_CACHED_LENGTH = 64  # characters, because clients choose the value
 
 MALFORMED = BoundedLog("malformed forwarding header")
 
@@ -18,11 +18,11 @@ _WITH_PORT = re.compile(r"([0-9.]+):[0-9]{1,5}|\[([0-9A-Fa-f:.]+)\](?::[0-9]{1,5
 
 
 class TrustedPeers:
-    """Networks of trusted peers, whose forwarding headers are believed."""
+    """Networks of trusted peers.  gate accepts forwarding headers from these alone."""
 
     def __init__(self, networks: Iterable[object]):
         self._networks = tuple(ipaddress.ip_network(str(network)) for network in networks)
-        # (Of no method: what a reload lets go must not refer to itself, process/gc_tuning.py.)
+        # A partial of a function, not of a method, because configurations must not contain reference cycles (process/gc_tuning.py).
         self._is_inside = bounded_lru_cache(4096, max_key_length=_MAX_CACHED_LENGTH)(partial(_is_inside, self._networks))
 
     def __contains__(self, address: object) -> bool:
@@ -38,18 +38,18 @@ def _is_inside(networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ..
 
 @lru_cache(maxsize=4)
 def trusted_peers(networks: tuple[object, ...]) -> TrustedPeers:
-    """Trusted peers of a configuration (`trusted_proxies`), of which ten thousand routes need no more than one."""
+    """Return the trusted peers for `trusted_proxies`, cached because all routes of a configuration share them."""
     return TrustedPeers(networks)
 
 
 def forwarded_hops(value: str) -> list[str]:
-    """Addresses of X-Forwarded-For, without the port that some proxies write (`ip:port`, `[v6]`, `[v6]:port`); the rest as it came."""
+    """Return the entries of X-Forwarded-For, without ports and brackets (`ip:port`, `[v6]`, `[v6]:port`); others are unchanged."""
     hops = [hop.strip() for hop in value.split(",")]
     return [match[1] or match[2] if (match := _WITH_PORT.fullmatch(hop)) else hop for hop in hops]
 
 
 def last_untrusted(peer: str, hops: Sequence[str], trusted: Container[str]) -> str:
-    """The last address that is not itself a trusted proxy's; what is no address ends the search at the hop after it."""
+    """Return the last address that is not a trusted proxy's.  An entry that is no address ends the search at the hop after it."""
     address, remaining = peer, list(hops)
     while remaining and address in trusted:
         hop = remaining.pop()
@@ -61,7 +61,7 @@ def last_untrusted(peer: str, hops: Sequence[str], trusted: Container[str]) -> s
 
 # enforcement-point: Requests: Client IP and trusted proxies
 def client_address(incoming: IncomingRequest, trusted: Container[str]) -> str:
-    """Client address, for logs and sessions: the peer, or the last address in X-Forwarded-For that is not itself a trusted proxy's."""
+    """Return the client address for logs and sessions: the peer, or the last address in X-Forwarded-For that is not a trusted proxy's."""
     peer = incoming.peer
     return last_untrusted(peer, _received_hops(incoming), trusted) if peer in trusted else peer
 
@@ -72,9 +72,9 @@ def _received_hops(incoming: IncomingRequest) -> list[str]:
 
 
 def source_ip(incoming: IncomingRequest, trusted: Container[str]) -> str:
-    """Source address, for rules to compare: as `client_address`, but "" where the trusted proxies leave it in doubt.
+    """Return the source address for policy rules: as `client_address`, but "" if the trusted proxies leave it in doubt.
 
-    Every X-Forwarded-For line counts, the last first; a trusted peer that names nobody, or what is no address, says nothing.
+    All X-Forwarded-For lines count, the last one first.  The address is in doubt if a trusted peer sends none, or a malformed entry.
     """
     peer = incoming.peer
     if peer not in trusted:

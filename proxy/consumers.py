@@ -1,4 +1,4 @@
-"""Channels consumer of websockets, for ASGI servers that are not ours: carried message by message, by the relay of all websockets."""
+"""Channels consumer of WebSockets for third-party ASGI servers: relays messages through the same relay as gate's listener."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from proxy.listener.http1.request_head import RequestRejected
 from proxy.third_party_asgi.websocket_client import DENIAL, AsgiWebsocketClient
 from proxy.websocket.frames import ABNORMAL_CLOSURE
 
-# Told of each handshake: its Host, its method, the status of the answer.
+# Called for each handshake with its Host, its method and the response status.
 OnHandshake = Callable[[bytes, bytes, int], None]
 
 
 class WebsocketConsumer(AsyncConsumer):
-    """Consumer of one websocket.  `carry` is the ASGI application that judges its handshake, an HTTP request, and takes the client over."""
+    """Consumer of one WebSocket.  `app` authorizes its handshake as an HTTP request, and takes the client over."""
 
     def __init__(self, app: Application, on_handshake: OnHandshake):
         self._app = app
@@ -31,7 +31,7 @@ class WebsocketConsumer(AsyncConsumer):
         self._forward_task: asyncio.Task[Any] | None = None
 
         async def receive_until_closed() -> AsgiMessage:
-            """The server's next message; a disconnect once all is carried, whether the server says one or not."""
+            """Return the server's next message, or a disconnect once the relay has finished, even if the server sends none."""
             receiving = spawn(_next_message(receive), name="a message of a websocket")
             try:
                 await asyncio.wait((receiving, self._closed), return_when=asyncio.FIRST_COMPLETED)
@@ -46,7 +46,7 @@ class WebsocketConsumer(AsyncConsumer):
                 self._forward_task.cancel()
 
     async def dispatch(self, message: AsgiMessage) -> None:
-        """Channels would look after this thread's database connections at every message; none of these meets one."""
+        """Handle a message without Channels' check of database connections, because no handler uses one."""
         handlers = {
             "websocket.connect": self.websocket_connect,
             "websocket.receive": self.websocket_receive,

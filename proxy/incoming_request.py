@@ -1,4 +1,4 @@
-"""Incoming request: its ASGI scope, its one canonical reading, and the headers that decide how we answer."""
+"""Incoming request: its ASGI scope, its canonical interpretation, and the headers that determine the form of the response."""
 
 import os
 import time
@@ -13,20 +13,20 @@ from foundation.web.asgi_types import Receive
 from foundation.web.brand import EMPTY_SITE_INFO, SiteInfo
 from foundation.web.message import Message
 
-# What the listener says of the TLS connection: the name that the client asked for (None: none), and the chain it showed, DER.
+# ASGI extension of the listener: the server name of the TLS connection (None: none), and the client's certificate chain in DER.
 TLS_EXTENSION = "gate.tls"
 
 # The `enctype` values of a form (HTML, 4.10.19.6).
 FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
 
 
-@dataclass(slots=True)  # not frozen: one is made for each request, and frozen ones cost three times as much
+@dataclass(slots=True)  # not frozen, because one is created per request, and frozen ones cost three times as much
 class IncomingRequest:
-    """Incoming request.  `headers` holds the last value of each lower-case name; `cookies` every Cookie header.
+    """Incoming request.  `headers` has the last value of each lower-case name; `cookies` has every Cookie header.
 
-    `started` is a monotonic clock's.  `told` is the reason that a page of ours gave the client, for the log.
-    `site` is for pages of ours.  `client_address` is for logs and sessions; the one that rules compare is in `request`.
-    `is_trusted`: the peer is a trusted proxy, so its forwarding headers are believed.
+    `started_at` is monotonic.  `response_reason` is the reason in gate's own response, for the log.  `site` is for gate's pages.
+    `client_address` is for logs and sessions; policy rules compare the address in `request`.
+    `is_trusted`: the peer is a trusted proxy, so its forwarding headers are valid.
     """
 
     scope: dict[str, Any]
@@ -45,30 +45,33 @@ class IncomingRequest:
 
     @property
     def peer(self) -> str:
-        """Peer address of the connection; empty for a Unix socket."""
+        """Return the address of the connection's peer; empty for a Unix socket."""
         client = self.scope.get("client")
         return client[0] if client else ""
 
     @property
     def client_header_names(self) -> list[bytes]:
-        """Names of all headers of the client, those among them that our listener left out: who asks us about a request forwards them."""
+        """Return the names of all client headers.
+
+        They include those that gate's listener dropped, because a front proxy that uses forward auth forwards them.
+        """
         return [*(name for name, _ in self.scope["headers"]), *self.scope.get("gate.ignored_headers", ())]
 
     @property
     def is_head(self) -> bool:
-        """Whether the request on our connection is HEAD, whatever the one that is judged was (forward auth)."""
+        """Return whether the request on this connection is HEAD, regardless of the original request's method (forward auth)."""
         return bool(self.scope["method"] == "HEAD")
 
     @property
     def is_upgrade(self) -> bool:
-        """Upgrade to websocket or any other protocol (RFC 9110 7.8)."""
+        """Return whether the client offers an upgrade to another protocol (RFC 9110 7.8)."""
         if b"upgrade" not in self.headers:
             return False
         return any(b"upgrade" in value.lower() for name, value in self.scope["headers"] if name == b"connection")
 
     @property
     def is_connect(self) -> bool:
-        """CONNECT for a tunnel, on our connection (not one that another proxy asks about)."""
+        """Return whether the request on this connection is CONNECT, regardless of the original request's method (forward auth)."""
         return bool(self.scope["method"] == CONNECT)
 
     @property
@@ -77,14 +80,14 @@ class IncomingRequest:
 
     @property
     def accepts_event_stream(self) -> bool:
-        """Accept of text/event-stream, which is no reason to believe that the answer will be a stream."""
+        """Return whether Accept contains text/event-stream.  The response need not be a stream."""
         return b"text/event-stream" in self.headers.get(b"accept", b"").lower()
 
     @property
     def is_navigation(self) -> bool:
-        """Whether a browser opens a page with it: a GET, a HEAD or a form's POST, by Fetch Metadata or, without that, by Accept.
+        """Return whether a browser opens a page with it: a GET, a HEAD or a form's POST, by Fetch Metadata or else by Accept.
 
-        Every other client can do nothing with a redirect to a sign-in page (spec/decisions.md, *Not signed in*).
+        Other clients can't use a redirect to a sign-in page.
         """
         headers, method = self.headers, self.request.method
         if method not in ("GET", "HEAD") and not (method == "POST" and self.media_type in FORM_TYPES):
@@ -92,8 +95,8 @@ class IncomingRequest:
         if self.is_upgrade:
             return False
         if (mode := headers.get(b"sec-fetch-mode")) is not None:
-            # Outranks Authorization and X-Requested-With, because browsers send an application's own Basic login and Android's WebView
-            # its name with navigations, and no script can set it.
+            # Outranks Authorization and X-Requested-With, because no script can set it.  Browsers send an application's Basic login
+            # with navigations, and Android's WebView sends its name.
             return mode == b"navigate"
         if any(name in (b"authorization", b"x-requested-with") or name.startswith(b"sec-fetch-") for name in headers):
             return False
@@ -101,12 +104,12 @@ class IncomingRequest:
 
     @property
     def media_type(self) -> str:
-        """Media type of the body, in lower case, without parameters."""
+        """Return the media type of the body, in lower case, without parameters."""
         return self.header(b"content-type").partition(";")[0].strip().lower()
 
     @property
     def is_programmatic(self) -> bool:
-        """Whether a script sent this (fetch, XHR), or a client that prefers JSON: its errors are JSON."""
+        """Return whether a script (fetch, XHR) or a client that prefers JSON sent it; its errors are JSON."""
         mode = self.headers.get(b"sec-fetch-mode")
         if mode is not None:
             return mode != b"navigate"
@@ -117,7 +120,7 @@ class IncomingRequest:
 
     @property
     def accepts_redirect(self) -> bool:
-        """Whether a front proxy, which has decided to redirect, may redirect this to a sign-in page."""
+        """Return whether a front proxy that has chosen redirects may redirect it to a sign-in page."""
         return not (self.is_upgrade or self.is_programmatic or self.is_grpc or self.is_connect)
 
 
@@ -125,28 +128,28 @@ EMPTY_REQUEST = PolicyRequest(method="", host="", port=None, path="/")
 
 
 def new_request_id() -> str:
-    """Request id, 128 random bits as 32 hex digits, which ties a person's error page, the log lines and the upstream's log together.
+    """Return a request id, 128 random bits as 32 hex digits, which links the error page, gate's log and the upstream's log.
 
-    It is never taken from a client, so that nobody can forge another's trail.
+    It never comes from a client, so that no client can forge the trail of another.
     """
     return os.urandom(16).hex()
 
 
 def build_incoming_request(scope: dict[str, Any]) -> IncomingRequest:
-    """Request that has just arrived and is still to be read."""
+    """Build a request that is not parsed yet."""
     headers = scope["headers"]
     cookies = [value for name, value in headers if name == b"cookie"]
     return IncomingRequest(scope, EMPTY_REQUEST, dict(headers), cookies, new_request_id(), time.monotonic())
 
 
 class BodyTooLarge(BadRequest):
-    """Error of a body that is too large for pages of ours, which need no more than a form."""
+    """Error of a body that is too large for gate's pages, which accept only forms."""
 
     status = 413
 
 
 def limit_body(receive: Receive, max_bytes: int) -> Receive:
-    """ASGI `receive` for a reader that gathers the whole body, as Django does, on disk if need be: BodyTooLarge beyond `max_bytes`."""
+    """Return an ASGI `receive` for a reader that buffers the complete body, as Django does.  It raises BodyTooLarge beyond `max_bytes`."""
     received = 0
 
     async def receive_some() -> dict[str, Any]:
@@ -161,9 +164,9 @@ def limit_body(receive: Receive, max_bytes: int) -> Receive:
 
 
 def client_certificate(incoming: IncomingRequest) -> ClientCertificate | None:
-    """Client certificate that was shown when this connection was opened, if it was opened for this request's host.
+    """Return the client certificate of this connection, if the connection was opened for this request's host.
 
-    A connection that was opened for another name may carry requests for this one; what it showed there does not count here.
+    A connection for another server name may also send requests for this host, but its certificate does not count for them.
     """
     facts = incoming.scope.get("extensions", {}).get(TLS_EXTENSION)
     if facts is None or not facts["chain"]:

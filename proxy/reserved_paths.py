@@ -1,20 +1,20 @@
-"""Own paths: which requests are ours, on which host.  The canonical path alone decides: nothing in a query ever makes a request ours."""
+"""Reserved paths: find the handler of a request by host and canonical path.  The query never matters."""
 
 from enum import Enum, auto
 from typing import NamedTuple
 
 
 class RequestHandler(Enum):
-    DATA_PLANE = auto()  # a route decides
-    HEALTH = auto()  # /ping and /healthz, on every host, unknown ones too; not on those of routes without `health_paths_on_routes`
-    READINESS = auto()  # /.gate/readyz, there too
+    DATA_PLANE = auto()  # routes
+    HEALTH = auto()  # /ping and /healthz on every host, even unknown ones; on hosts of routes only with `health_paths_on_routes`
+    READINESS = auto()  # /.gate/readyz on every host
     ROBOTS = auto()
     SLASH_REDIRECT = auto()  # /.gate -> /.gate/
-    DASHBOARD_REDIRECT = auto()  # the front door of the authenticate host
+    DASHBOARD_REDIRECT = auto()  # / of the authenticate host
     AUTHENTICATE_PAGES = auto()
     ROUTE_PAGES = auto()
-    FORWARD_AUTH = auto()  # another proxy asks
-    NOT_FOUND = auto()  # a host that nobody configured
+    FORWARD_AUTH = auto()  # checks by front proxies
+    NOT_FOUND = auto()  # a host that is not configured, or an unknown path of the authenticate host
 
 
 HEALTH_PATHS = frozenset({"/ping", "/healthz"})
@@ -23,7 +23,7 @@ MISSING_SLASH_PATHS = frozenset({"/.gate", "/.well-known/gate"})
 
 
 class HostRoles(NamedTuple):
-    """What a host is to us; a route may stand at the authenticate host."""
+    """Roles of a host.  The authenticate host may also have routes."""
 
     is_authenticate_host: bool
     is_route_host: bool
@@ -55,5 +55,5 @@ def handler_for(path: str, host: HostRoles, callback_path: str) -> RequestHandle
 
 
 def is_reserved_path(path: str) -> bool:
-    """Whether this is a page of ours on every host, whatever the application behind it has there."""
+    """Return whether gate serves this path on every host, even if the application has the same path."""
     return path.startswith(("/.gate/", "/.well-known/gate/"))

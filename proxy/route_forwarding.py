@@ -1,4 +1,4 @@
-"""Proxy state: everything about carrying requests that follows from the configuration, worked out once for each route."""
+"""Forwarding table: the forwarding settings that follow from the configuration, computed once for each route."""
 
 import math
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ from proxy.verdict import Forward
 
 @dataclass(frozen=True, slots=True)
 class RouteForwarding:
-    """Forwarding of one route's requests.  `timeout` and `silence`, that of a tunnel for TCP, are in seconds, None for none.
+    """Forwarding settings of one route.  `timeout`, and `idle_timeout` of TCP tunnels, are in seconds, None for none.
 
-    `own_host` is the upstream's own name, None for an address; of several upstreams, those of the `cluster` count.
+    `upstream_host` is the upstream's host name, None for an IP address.  With several upstreams, the `cluster` selects both.
     """
 
     upstream: Upstream
@@ -36,11 +36,11 @@ class RouteForwarding:
     timeout: float | None
     is_default_timeout: bool
     idle_timeout: float | None
-    needs_upstream_credentials: bool  # of ours, to its upstream
-    preserves_target: bool  # a path without a query goes as it is
-    preserves_host: bool  # and so does the Host
+    needs_upstream_credentials: bool  # of gate, for the upstream
+    preserves_target: bool  # a path without a query is forwarded unchanged
+    preserves_host: bool  # Host is forwarded unchanged
     statistics: RouteStatistics | None = None
-    response_headers: ResponseHeaderRules | None = None  # where the route has rules of its own
+    response_headers: ResponseHeaderRules | None = None  # if the route has its own rules
 
     @classmethod
     def build(
@@ -71,7 +71,7 @@ class RouteForwarding:
         )
 
     def select_upstream(self, hash_key: str) -> tuple[Upstream, ClusterSelection | None]:
-        """Upstream for what is no HTTP request.  Raises NoHealthyUpstream."""
+        """Select an upstream for a TCP tunnel.  Raises NoHealthyUpstream."""
         if self.cluster is None:
             return self.upstream, None
         selection = ClusterSelection(self.cluster, hash_key.encode())
@@ -120,7 +120,7 @@ class RouteForwarding:
 
 
 class ForwardingTable:
-    """Proxy state.  Of routes with one id only the first can ever match, so only its rules are kept."""
+    """Forwarding settings of all routes.  Of routes with the same id only the first can match, so the table contains only that one."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class ForwardingTable:
             previous._identity_header_names if previous is not None else reserved_headers
         )
         previous_statistics = previous.statistics if previous is not None else {}
-        # By label.  Who goes on under its label goes on counting.
+        # By label.  A label that remains keeps its counters.
         self.statistics: dict[str, RouteStatistics] = {}
         forwarded: dict[str, CompiledRoute] = {}
         for compiled in routes:
@@ -157,23 +157,23 @@ class ForwardingTable:
                 entry = (compiled, RouteForwarding.build(compiled, options, reserved_headers, self.clusters, statistics))
             self._by_route[id] = entry
         self.response_headers = ResponseHeaderRules.build(options)
-        # Seconds; as long may a client hold what it doesn't use.
+        # Seconds that a client may leave a connection unused.
         self.idle_timeout = options.timeout_idle.total_seconds() or math.inf
-        # Seconds; as long may a client be silent that has more to say.
+        # Seconds that a client may pause within a request.
         self.read_timeout = options.timeout_read.total_seconds() or math.inf
 
     def __repr__(self) -> str:
-        return f"<ProxyState {len(self._by_route)} routes>"
+        return f"<ForwardingTable {len(self._by_route)} routes>"
 
     def activate_statistics(self) -> tuple[RouteStatistics, ...]:
-        """Statistics of the routes, which learn of their upstreams now that this state is in force (of one label, the last route's)."""
+        """Return the statistics of the routes, updated for this table.  If routes share a label, the last one's upstreams count."""
         for compiled, forwarding in self._by_route.values() if self.statistics else ():
             if (statistics := forwarding.statistics) is not None:
                 statistics.upstreams, statistics.cluster = len(compiled.route.to), forwarding.cluster
         return tuple(self.statistics.values())
 
     def allows_long_idle(self, compiled: CompiledRoute) -> bool:
-        """Whether a route's application may be silent for longer than a client may not read."""
+        """Return whether the route's upstream may be idle for longer than its client may stop reading."""
         return (self.for_route(compiled).timeout or math.inf) > self.idle_timeout
 
     def for_route(self, compiled: CompiledRoute) -> RouteForwarding:

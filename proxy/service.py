@@ -1,4 +1,4 @@
-"""Proxy service, its front door: what answers at the hosts of routes."""
+"""Proxy service: finds the handler of each incoming request."""
 
 from collections.abc import Callable
 from itertools import chain
@@ -32,7 +32,7 @@ from proxy.upstreams.upstream_errors import UpstreamErrors
 
 MAX_PORT_DIGITS = len("65535")
 PROXY_ROLES, AUTHENTICATE_ROLES = ("all", "proxy"), ("all", "authenticate")
-# Hosts, as clients write them, of which it is remembered what they are.
+# Limits of the cache of host roles, because clients choose the Host header.
 MAX_CACHED_HOSTS, MAX_HOST_LENGTH = 1024, 253
 
 
@@ -42,7 +42,7 @@ class ProxyService:
         self._options = options
         self._authorize = authorize = pipeline.authorizer
         self._trusted = trusted_peers(options.trusted_proxies)
-        # What `headers` says of transport holds for the host, so for our own answers, too; the rest of it is for applications.
+        # Only Strict-Transport-Security of `headers` also applies to gate's own responses, because it applies to the host.
         configured_headers = {name.lower(): value for name, value in options.headers.items()}
         site_headers = tuple(
             (name.encode(), configured_headers[name].encode("latin-1"))
@@ -72,14 +72,14 @@ class ProxyService:
         self.programmatic_tokens = ProgrammaticTokens(options)
 
     def receive(self, scope: dict[str, Any]) -> IncomingRequest:
-        """Request that has just arrived and is still to be read, with the address of its client."""
+        """Build a request that is not parsed yet, with the address of its client."""
         incoming = build_incoming_request(scope)
         incoming.site, incoming.is_trusted = self._site, incoming.peer in self._trusted
         incoming.client_address = client_address(incoming, self._trusted)
         return incoming
 
     def find_handler(self, incoming: IncomingRequest) -> RequestHandler:
-        """Owner of a request that came to us, which is read now; BadRequest where it has two readings."""
+        """Parse the request and return its handler.  Raises BadRequest if it has more than one interpretation."""
         scope, headers = incoming.scope, incoming.headers
         incoming.request = parse_request(
             scope["method"],
@@ -96,29 +96,29 @@ class ProxyService:
         return self.handler_for(incoming.request)
 
     def handler_for(self, request: PolicyRequest) -> RequestHandler:
-        if request.method == CONNECT:  # none of our pages is reached by one
+        if request.method == CONNECT:  # because no gate page accepts CONNECT
             return RequestHandler.DATA_PLANE if self._serves_routes else RequestHandler.NOT_FOUND
         handler = handler_for(request.path, self._hosts[request.host, request.port], self._options.authenticate_callback_path)
-        # A public route may have a robots.txt of its own.
+        # A public route serves its application's robots.txt.
         return RequestHandler.DATA_PLANE if handler is RequestHandler.ROBOTS and self._authorize.is_public(request) else handler
 
     def origin_for(self, request: PolicyRequest) -> str:
         return f"{self._authorize.scheme_for(request.host, request.port)}://{request.host_port}"
 
     def tunnel_route(self, host: str, port: str) -> Route | None:
-        """Route that a program at this host wants a token for, where it says the port of a tunnel."""
+        """Return the TCP route for this host and port, for which a client application requests a token; None without one."""
         if not (port.isascii() and port.isdecimal() and len(port) <= MAX_PORT_DIGITS):
             return None
         compiled = self._authorize.routes.match(PolicyRequest(CONNECT, host, int(port), "/"))
         return compiled.route if compiled is not None else None
 
     def providers_for(self, request: PolicyRequest) -> tuple[str, ...]:
-        """Providers whose people are taken at the host of a request; () where one of its routes takes those of any."""
+        """Return the identity providers that the routes at a request's host accept; () if a route accepts all providers."""
         providers = [compiled.route.identity_providers for compiled in self._authorize.routes.routes_for(request.host, request.port)]
         return tuple(dict.fromkeys(chain.from_iterable(providers))) if all(providers) else ()
 
     def is_authenticate_host(self, name: str) -> bool:
-        """Whether this is the name of the host of our sign-in pages, which this process serves."""
+        """Return whether this process serves the sign-in pages under this host name."""
         return name.lower().removesuffix(".") == self._authenticate_host
 
     async def respond(self, handler: RequestHandler, incoming: IncomingRequest, send: Send, *, is_healthy: bool = True) -> None:
@@ -126,7 +126,7 @@ class ProxyService:
 
 
 class ProxyPageContext(AuthorizePageContext, Protocol):
-    """Page context with the proxy."""
+    """Page context with the proxy service."""
 
     @property
     def incoming(self) -> IncomingRequest: ...
@@ -138,7 +138,10 @@ page_context: Callable[[Any], ProxyPageContext] = request_context
 
 
 def _host_roles(options: Options, authorize: Authorizer) -> Callable[[tuple[str, int | None]], HostRoles]:
-    """What a host and port are to us.  (No method: a service must not refer to itself, process/gc_tuning.py.)"""
+    """Return a function from host and port to roles.
+
+    It is not a method, because a service must not contain reference cycles (process/gc_tuning.py).
+    """
     authenticate, forward_auth = options.authenticate_service_url, options.forward_auth_url
     authenticate_address = (authenticate.host, authenticate.port) if options.services in AUTHENTICATE_ROLES else None
     serves_routes = options.services in PROXY_ROLES
@@ -146,7 +149,7 @@ def _host_roles(options: Options, authorize: Authorizer) -> Callable[[tuple[str,
     def find_roles(address: tuple[str, int | None]) -> HostRoles:
         is_authenticate_host = address == authenticate_address
         is_route_host = serves_routes and authorize.serves_host(*address)
-        # Whatever the port: front proxies reach us by an inner address.
+        # On any port, because front proxies use an internal address of gate.
         is_forward_auth_host = serves_routes and forward_auth is not None and address[0] == forward_auth.host
         has_health_paths = options.health_paths_on_routes or not is_route_host or is_authenticate_host or is_forward_auth_host
         return HostRoles(is_authenticate_host, is_route_host, is_forward_auth_host, has_health_paths)

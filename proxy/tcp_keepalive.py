@@ -1,8 +1,8 @@
-"""TCP keep-alive: lets the kernel find a peer that is gone without a word, where nobody says anything for long."""
+"""TCP keep-alive: detects a peer that has vanished from an idle connection."""
 
 import socket
 
-# Levels, options and values of a socket: a peer that is gone is found after about two minutes.
+# (level, option, value): the kernel detects a vanished peer after about two minutes.
 OPTIONS = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
@@ -12,7 +12,7 @@ OPTIONS = (
 
 
 def enable_tcp_keepalive(sock: socket.socket | None) -> None:
-    """Switch TCP keep-alive on; nothing where there is no TCP socket.  Of one that listens, all connections have it (Linux)."""
+    """Enable keep-alive on a TCP socket; do nothing for others.  Accepted connections inherit it from a listening socket (Linux)."""
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     for level, option, value in OPTIONS:

@@ -1,4 +1,4 @@
-"""Upgrades to another protocol (RFC 9110 7.8): the upstream is offered what the client offers, and what both agree on is tunnelled."""
+"""Upgrades to another protocol (RFC 9110 7.8): gate passes the client's offer upstream, and tunnels the connection if it is accepted."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
@@ -13,7 +13,7 @@ _FRAMING = (b"content-length", b"transfer-encoding")
 
 
 class HandshakeRefused(BadRequest):
-    """Refusal of the client's handshake, before anybody else hears of it."""
+    """Error of the client's handshake, raised before the upstream is contacted."""
 
     def __init__(self, status: int, reason: str, headers: tuple[Header, ...] = ()):
         super().__init__(reason)
@@ -22,7 +22,7 @@ class HandshakeRefused(BadRequest):
 
 
 class Upgrade:
-    """Offer of a client to go on by `protocol`; `prefix` begins the names of headers that belong to this handshake alone."""
+    """Client's offer to switch to `protocol`.  Header names with a `prefix` belong to this handshake alone."""
 
     __slots__ = ()
 
@@ -30,11 +30,11 @@ class Upgrade:
     prefix: ClassVar[tuple[bytes, ...]] = ()
 
     def for_upstream(self, cleaned: Iterable[Header]) -> list[Header]:
-        """Headers of the request that asks the upstream for the same."""
+        """Return the headers of the upstream request, with the same offer."""
         return [*cleaned, (b"upgrade", self.protocol), (b"connection", b"Upgrade")]
 
     def validate_response(self, headers: Sequence[Header]) -> list[Header]:
-        """Headers of this handshake in a 101.  Raises UpstreamError where it is not the answer to this offer."""
+        """Return the handshake headers of a 101.  Raises UpstreamError if it does not accept this offer."""
         by_name = group_by_name(headers)
         if [value.lower() for value in by_name.get(b"upgrade", [])] != [self.protocol.lower()]:
             raise UpstreamError(f"the upstream switched to another protocol than {self.protocol.decode()}")
@@ -46,7 +46,7 @@ class Upgrade:
         return []
 
     def tunnel(self, accepted: Sequence[Header]) -> Tunnel:
-        """Tunnel for what both ends say from now on."""
+        """Return the tunnel for the connection after the handshake."""
         return ByteTunnel()
 
     async def run(
@@ -59,7 +59,7 @@ class Upgrade:
         handle: StreamHandle,
         result: ForwardResult,
     ) -> None:
-        """What `forward` does with a 101: takes both connections over and carries until the end, or `timeout` in seconds from now."""
+        """Take over both connections after a 101, and tunnel until one closes, for at most `timeout` seconds."""
         accepted = self.validate_response(raw_headers)
         others = [pair for pair in raw_headers if not pair[0].lower().startswith((*self.prefix, *_FRAMING))]
         tunnel = self.tunnel(accepted)
@@ -73,18 +73,18 @@ class Upgrade:
 
 
 class SpdyOffer(Upgrade):
-    """Offer of SPDY/3.1, as clients of clusters (kubectl) make it: after both ends have agreed, opaque bytes both ways."""
+    """Offer of SPDY/3.1, as Kubernetes clients (kubectl) make it.  gate tunnels its bytes unparsed."""
 
     protocol = b"SPDY/3.1"
 
     @classmethod
     def is_requested(cls, headers: Iterable[Header]) -> bool:
-        """Whether an upgrade to SPDY, and to nothing else, is asked for."""
+        """Return whether the client requests an upgrade to SPDY alone."""
         return [value.strip(b" \t").lower() for name, value in headers if name == b"upgrade"] == [cls.protocol.lower()]
 
     @classmethod
     def from_request(cls, method: str, headers: Iterable[Header]) -> "SpdyOffer":
-        """Offer of a request.  Raises HandshakeRefused for one with a body."""
+        """Return the offer of a request.  Raises HandshakeRefused if it has a body, or is neither GET nor POST."""
         by_name = group_by_name(headers)
         has_body = b"transfer-encoding" in by_name or any(length != b"0" for length in by_name.get(b"content-length", ()))
         if method not in ("GET", "POST") or has_body:
@@ -100,5 +100,5 @@ def group_by_name(headers: Iterable[Header]) -> dict[bytes, list[bytes]]:
 
 
 def list_elements(values: Iterable[bytes]) -> Iterator[bytes]:
-    """Elements of a list (RFC 9110 5.6.1)."""
+    """Return the elements of a list header (RFC 9110 5.6.1)."""
     return (element.strip(b" \t") for value in values for element in value.split(b","))

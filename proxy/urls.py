@@ -1,4 +1,4 @@
-"""URL patterns: our paths on the hosts of routes."""
+"""URL patterns of gate's pages on the hosts of routes."""
 
 from django.urls import path, re_path
 

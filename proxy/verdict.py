@@ -1,4 +1,4 @@
-"""Verdict on a request that was judged, a pure value: the data planes render it, and none of them decides anything."""
+"""Verdict on an authorized request: a plain value.  The data planes render verdicts and decide nothing themselves."""
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -15,23 +15,23 @@ from proxy.upgrades import Upgrade
 
 
 class Enforcer(Enum):
-    """Renderer of the verdict: a plane of ours, which carries what passes, or another proxy, which carries what it asked about."""
+    """Proxy that enforces a verdict: gate's embedded data plane, or another proxy that queries gate and forwards the request itself."""
 
     EMBEDDED = auto()
-    EXT_AUTHZ = auto()  # somebody's, by ext_authz
-    FORWARD_AUTH = auto()  # by forward auth
-    FORWARD_AUTH_STATUS_ONLY = auto()  # by forward auth, and what it knows is whether the status is 2xx
+    EXT_AUTHZ = auto()  # an external Envoy, over ext_authz
+    FORWARD_AUTH = auto()  # a front proxy, over forward auth
+    FORWARD_AUTH_STATUS_ONLY = auto()  # a front proxy that evaluates only whether the status is 2xx
 
 
-@dataclass(slots=True)  # not frozen: one is made for each request
+@dataclass(slots=True)  # not frozen, because one is created per request
 class RequestDecision:
-    """Judged request: what was decided about it at `now`, when there had been so many `changes` of records and policy."""
+    """Decision about a request at `now` (Unix seconds).  `change_count` counts the changes of records and policy before the decision."""
 
     incoming: IncomingRequest
     check: AuthorizationResult
     now: float
     change_count: int
-    shadow_outcome: ShadowOutcome | None = None  # were all that is in shadow enforced
+    shadow_outcome: ShadowOutcome | None = None  # the outcome if shadow mode were enforced
 
     @property
     def session_id(self) -> str:
@@ -39,13 +39,13 @@ class RequestDecision:
 
     @property
     def sources(self) -> IdentitySources | None:
-        """Records that the identity was made of."""
+        """Return the records that the identity was built from."""
         return self.check.identity.sources if self.check.identity is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class SignIn:
-    """Sign-in verdict: a browser goes to the provider, and comes back to what it asked for, or to the page of its kept form."""
+    """Verdict that redirects a browser to sign-in.  The browser returns to the requested URL, or to the page of its saved form."""
 
     scheme: str
     route: Route | None
@@ -60,7 +60,7 @@ class Redirect:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """Refusal of a request.  `challenge` (WWW-Authenticate) says how to prove who one is; `problem` is for the log alone."""
+    """Verdict that denies a request.  `challenge` is the value of WWW-Authenticate; `log_detail` goes to the log only."""
 
     status: int
     reason: str
@@ -77,10 +77,10 @@ class Deny:
         return headers + ([(b"retry-after", b"%d" % self.retry_after)] if self.retry_after is not None else []) + self.extra_headers
 
 
-@dataclass(slots=True)  # not frozen: one is made for each request
+@dataclass(slots=True)  # not frozen, because one is created per request
 class Forward:
-    """Pass verdict.  Its upstream is `told` who asks, sees of the client's credentials what is not `withheld`, and hears the `offer` to
-    change protocols."""
+    """Verdict that forwards a request.  The upstream receives the `identity_headers` and the upgrade `offer`, but not the `withheld`
+    credentials of the client."""
 
     route: CompiledRoute
     identity_headers: tuple[Header, ...]

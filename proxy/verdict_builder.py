@@ -1,4 +1,4 @@
-"""Verdict function: what becomes of a request that was judged."""
+"""Verdict builder: turns the decision about a request into a verdict."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,14 +29,14 @@ SPDY_DISABLED_ERROR = "the route of this application does not allow SPDY/3.1; it
 
 
 class NotDelegable(BadRequest):
-    """Refusal of what another proxy may not carry."""
+    """Error of a request that another proxy may not forward."""
 
     status = 403
 
 
 # enforcement-point: Authorization: Verdict for a decision
 class VerdictBuilder:
-    """Verdict function: `of` is the one; all that it knows besides its arguments follows from the configuration."""
+    """Builder of verdicts.  Its state depends only on the configuration."""
 
     def __init__(self, options: Options, authorize: Authorizer):
         self._needs_upstream_credentials = authorize.injects_credentials
@@ -55,7 +55,7 @@ class VerdictBuilder:
                 return self._denials.for_decision(incoming, check, has_tunnels=enforcer is Enforcer.EMBEDDED)
             if compiled.route.redirect is not None:
                 if enforcer is Enforcer.FORWARD_AUTH_STATUS_ONLY:
-                    # Nobody needs to sign in for a redirect, so 200 would let everybody through to whatever the front proxy has there.
+                    # Because redirects need no sign-in, a 200 would admit every client to the front proxy's backend.
                     raise NotDelegable("the route of this address only redirects")
                 return Redirect(*redirect_to(compiled.route, incoming.request, compiled.matched_prefix or None))
             offer = _upgrade_offer(incoming, compiled.route, enforcer)
@@ -71,50 +71,52 @@ class VerdictBuilder:
             return self._denials.unauthorized(incoming, check)
         compiled = check.decision.route
         scheme = compiled.route.from_.scheme if compiled else "https"
-        # Whom a front proxy asks about begins at the route's own host, where circles are noticed, too.
+        # With forward auth, the sign-in starts on the route's host, which detects loops as well.
         if enforcer is not Enforcer.FORWARD_AUTH and self.loops.is_looping(incoming.cookies, incoming.request.host_port, decision.now):
             return self._denials.sign_in_loop(incoming, scheme)
         return SignIn(scheme, compiled.route if compiled else None)
 
     def _require_delegable(self, incoming: IncomingRequest, compiled: CompiledRoute | None, enforcer: Enforcer) -> None:
-        """What no other proxy may carry, whatever the decision says."""
+        """Raise NotDelegable for a request that another proxy may not forward, whatever the decision is."""
         request = incoming.request
         if is_reserved_path(request.path):
-            # What the end of a sign-in brings to our own pages is nothing for an application to read.
+            # Because gate's callback URL contains a token, no application may receive it.
             raise NotDelegable(RESERVED_PATH_ERROR)
         raw = request.query.encode("latin-1")
         if strip_token(raw) != raw:
-            # Whoever forwards it forwards its query as it stands, and an application must not learn a token.
+            # Because the other proxy forwards the query unchanged, and an application must not receive a token.
             raise NotDelegable("tokens in the query are not supported behind another proxy. Use an Authorization header")
         if compiled is None:
             if enforcer is not Enforcer.EXT_AUTHZ:
                 raise NotDelegable(NO_ROUTE_ERROR)
         elif enforcer is not Enforcer.EXT_AUTHZ and self._spoofs_identity_header(incoming, compiled.route):
-            # Whoever asks us by HTTP forwards the client's headers as they are, and overwrites only those that it was told to copy.
+            # Because a front proxy forwards the client's headers unchanged, and overwrites only those that it is configured to copy.
             raise NotDelegable("the request has an identity header, which is reserved for gate")
         elif self._needs_upstream_credentials(compiled):
-            # Whoever asks reads our answer: what proves us to an upstream can't be in it, and without it the request would be another.
+            # Because the other proxy reads gate's response, it can't contain gate's credentials for the upstream.
             raise NotDelegable("the upstream of this route needs credentials from gate, so gate must forward the request itself")
 
     def _spoofs_identity_header(self, incoming: IncomingRequest, route: Route) -> bool:
-        names = {fold(name) for name in self._identity_header_names.headers_for(route)} - {b"authorization"}  # which the answer says anew
+        names = {fold(name) for name in self._identity_header_names.headers_for(route)} - {
+            b"authorization"
+        }  # because the response always replaces it
         return bool(names) and any(fold(name) in names for name in incoming.client_header_names)
 
 
 def _can_redirect(incoming: IncomingRequest, enforcer: Enforcer) -> bool:
-    """Whether who is not signed in is redirected to a sign-in page; else the answer is a 401."""
-    if enforcer is Enforcer.FORWARD_AUTH:  # at the form that redirects the front proxy asks where it has decided to do so
+    """Return whether a client without a session is redirected to a sign-in page; otherwise it receives a 401."""
+    if enforcer is Enforcer.FORWARD_AUTH:  # the front proxy chose the endpoint that redirects
         return incoming.accepts_redirect and not is_websocket_request(incoming.scope["headers"])
     return enforcer is not Enforcer.FORWARD_AUTH_STATUS_ONLY and incoming.is_navigation
 
 
 def attach_saved_form(verdict: SignIn, form: SavedForm | NotSaved | None, incoming: IncomingRequest) -> SignIn | Deny:
-    """Verdict on a form that came without a session, by what became of it."""
+    """Return the sign-in verdict with its saved form, or a denial if the form was not saved."""
     return form_not_saved(incoming, verdict.scheme, form) if isinstance(form, NotSaved) else replace(verdict, form=form)
 
 
 def deny_for_error(error: GateError, enforcer: Enforcer = Enforcer.EMBEDDED) -> Deny:
-    """Verdict on what went wrong: other proxies are told how that may come."""
+    """Return the denial for an error.  For another proxy, its hint names that proxy's setup as a possible cause."""
     if enforcer is Enforcer.EMBEDDED or not isinstance(error, BadRequest):
         return denial_from_error(error)
     if enforcer is Enforcer.EXT_AUTHZ:
@@ -126,13 +128,16 @@ def deny_for_error(error: GateError, enforcer: Enforcer = Enforcer.EMBEDDED) -> 
 
 
 def _upgrade_offer(incoming: IncomingRequest, route: Route, enforcer: Enforcer) -> Upgrade | None:
-    """What the client offers to change to, and we would carry.  BadRequest for what is no offer, or is not for this route."""
+    """Return the upgrade that the client offers, or None if gate does not handle one.
+
+    Raises BadRequest if the handshake is invalid or the route does not allow the protocol.
+    """
     method, headers, own_origin = (
         incoming.scope["method"],
         incoming.scope["headers"],
         f"{route.from_.scheme}://{incoming.request.host_port}",
     )
-    if enforcer is not Enforcer.EMBEDDED:  # who carries it, makes the handshake
+    if enforcer is not Enforcer.EMBEDDED:  # the other proxy performs the handshake
         if is_websocket_request(headers):
             if not route.allow_websockets:
                 raise NotDelegable(WEBSOCKETS_DISABLED_ERROR)
@@ -143,7 +148,7 @@ def _upgrade_offer(incoming: IncomingRequest, route: Route, enforcer: Enforcer) 
     if incoming.is_connect or not incoming.is_upgrade:
         return None
     if SpdyOffer.is_requested(headers):
-        if not route.allow_spdy:  # without the offer, an API server answers that it lacks upgrade headers
+        if not route.allow_spdy:  # because without the upgrade, an API server reports missing upgrade headers
             raise HandshakeRefused(403, SPDY_DISABLED_ERROR)
         return SpdyOffer.from_request(method, headers)
     if not any(name == b"upgrade" and b"websocket" in value.lower() for name, value in headers):
@@ -154,8 +159,9 @@ def _upgrade_offer(incoming: IncomingRequest, route: Route, enforcer: Enforcer) 
 
 
 def is_websocket_request(headers: Sequence[Header]) -> bool:
-    """Whether a request asks for a websocket.
+    """Return whether a request opens a WebSocket.
 
-    Front proxies take `Upgrade` and `Connection` out of what they ask, as they must.  `Sec-WebSocket-*` every browser sends.
+    Front proxies must remove `Upgrade` and `Connection` from their requests to gate.  `Sec-WebSocket-*` headers remain, and every
+    browser sends them.
     """
     return any(name.startswith(SEC_WEBSOCKET) or (name == b"upgrade" and b"websocket" in value.lower()) for name, value in headers)

@@ -1,4 +1,4 @@
-"""Request metrics: requests that end, by a host that is ours, whatever clients say."""
+"""Request metrics: completed requests by configured host; other hosts share one label."""
 
 from collections.abc import Collection
 
@@ -11,7 +11,7 @@ _MAX_CACHED_LABELS = 1000
 
 
 class RequestCounter:
-    """Request counter.  `hosts` are those of routes and of our own pages, wildcards as they are written."""
+    """Request counter.  `hosts` are the hosts of routes and of gate's pages, with wildcards as configured."""
 
     def __init__(self, service: str, hosts: Collection[str]):
         self._calls = HttpMetrics.server(service)
@@ -19,7 +19,7 @@ class RequestCounter:
         self._series_cache: dict[tuple[bytes, bytes, int], CallMetrics] = {}
 
     def __call__(self, host: bytes, method: bytes, status: int, seconds: float, received: int | None, sent: int | None) -> None:
-        """`host` as the client wrote it; empty, as the method, where there was no request to be read."""
+        """Count a request.  `host` is the client's; it and `method` are empty if the request could not be parsed."""
         key = (host, method, status)
         (self._series_cache.get(key) or self._series(key)).observe(seconds, received, sent)
 

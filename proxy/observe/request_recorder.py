@@ -1,4 +1,4 @@
-"""Access log: one line for each request, and a decision for the decision log."""
+"""Request recorder: writes the access-log line of each request, and its entry in the decision log."""
 
 import logging
 import time
@@ -19,11 +19,11 @@ from proxy.observe.request_spans import finish_root_span
 from proxy.verdict import Deny, RequestDecision, Verdict
 
 
-@dataclass(slots=True)  # not frozen: one is made for each request
+@dataclass(slots=True)  # not frozen, because one is created per request
 class RequestContext:
-    """Request from its arrival to its end: the decision, its times, and the outcome, of which its line in the access log is made.
+    """State of a request from arrival to end, from which its access-log line is built.
 
-    `decision_seconds` are there though the decision failed, `total_seconds` where another process has measured them.
+    `decision_seconds` is set even if the decision failed; `total_seconds` is set if another process measured the request.
     """
 
     incoming: IncomingRequest
@@ -40,12 +40,12 @@ class RequestContext:
             self.record_denial(verdict)
 
     def record_denial(self, denial: Deny) -> Deny:
-        """Note a refusal, before it is sent: a client that has gone by then was refused all the same."""
+        """Record a denial.  Must be called before it is sent, because it counts even if the client has disconnected."""
         self.status, self.log_detail = denial.status, denial.log_detail or self.log_detail
         return denial
 
     def log_fields(self) -> dict[str, object]:
-        """Fields of the line, which leaves the query out: applications put secrets there."""
+        """Return the fields of the access-log line.  The query is left out, because applications put secrets there."""
         fields = _request_fields(self.incoming, self.status)
         if self.total_seconds is not None:
             fields["duration_ms"] = round(self.total_seconds * 1000, 2)
@@ -68,25 +68,25 @@ class RequestContext:
 
 
 def identity_fields(identity: Identity | None) -> dict[str, object]:
-    """The account, and the person whose it is where accounts are linked."""
+    """Return the account, and the linked user if accounts are linked."""
     linked = {"person": identity.linked_id} if identity is not None and identity.linked_id else {}
     return {"user_id": identity.user_id if identity is not None else "", **linked}
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRecorder:
-    """Recorder of requests: `saw` is told of sessions, `decisions` of what is to be kept."""
+    """Recorder of requests, which also reports the activity of sessions."""
 
     decisions: DecisionLog
     on_session_activity: OnSeen
 
     def record_allowed(self, decision: RequestDecision) -> None:
-        """Record that a request is let through: whose session it is was seen."""
+        """Report the activity of the session of an allowed request."""
         if decision.check.identity is not None:
             self.on_session_activity(decision.session_id, decision.now, decision.incoming.request.host_port)
 
     def record(self, context: RequestContext) -> None:
-        """Record a request that has ended: its line, its trace, and its decision."""
+        """Record a completed request: access-log line, trace and decision."""
         result = context.result
         if context.status is None:
             context.status = (result.status or CLIENT_CLOSED) if result else 500
@@ -112,9 +112,9 @@ class RequestRecorder:
 
 
 class PageLog:
-    """Log of a request that no route was asked about: a page of ours, an unknown host, one that can't be read.
+    """Access log of a request that no route matches: a page of gate, an unknown host, or a request that can't be parsed.
 
-    Error pages show the request id and ask people to pass it on: whoever gets it finds this line.
+    Error pages display the request id, by which an administrator finds this line.
     """
 
     __slots__ = ("_incoming", "_send", "_status")
@@ -155,7 +155,7 @@ def _request_fields(incoming: IncomingRequest, status: int | None) -> dict[str, 
 
 
 def decision_fields(decision: Decision) -> dict[str, object]:
-    """What the line says of the decision."""
+    """Return the access-log fields of a decision."""
     return {
         "route": decision.route.id if decision.route else "",
         "route_name": (decision.route.route.name or "") if decision.route else "",

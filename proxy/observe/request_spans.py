@@ -1,4 +1,4 @@
-"""Trace spans of a request: names, statuses, hosts and paths; no query, no header, no cookie, and nobody's name."""
+"""Trace spans of a request: names, statuses, hosts and paths, but no queries, headers, cookies or user names."""
 
 from collections.abc import Awaitable
 from typing import Any
@@ -19,7 +19,7 @@ METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS
 
 
 def start_request_span(tracer: Tracer, incoming: IncomingRequest, started_at_ns: int | None = None) -> Span | None:
-    """Root span of a request, where it is traced; it began `at` nanoseconds since 1970, or now."""
+    """Start the root span of a request, if it is traced, at `started_at_ns` (Unix nanoseconds) or now."""
     method = _normalize_method(incoming.scope["method"])
     span = tracer.start_root(method, incoming.scope["headers"], is_trusted=incoming.is_trusted, started_at=started_at_ns)
     if span is not None:
@@ -28,7 +28,7 @@ def start_request_span(tracer: Tracer, incoming: IncomingRequest, started_at_ns:
 
 
 def recording_status(span: Span, send: Send) -> Send:
-    """ASGI `send` that tells the span the answer's status."""
+    """Return an ASGI `send` that records the response status in the span."""
 
     async def send_recording_status(message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
@@ -45,7 +45,7 @@ def set_status(span: AnySpan, status: int) -> None:
 
 
 def name_builtin_span(request: PolicyRequest) -> None:
-    """Name the span of a page of ours; the name has the beginning of its path only, so that there are few names."""
+    """Name the span of a built-in page.  The name contains only the start of the path, so that there are few names."""
     if span := current_span():
         span.set_name(f"{_normalize_method(request.method)} {'/'.join(request.path.split('/')[:3])}")
         span.set_attributes(_request_attributes(request))
@@ -70,7 +70,7 @@ async def authorize_span(pending: Awaitable[AuthorizationResult]) -> Authorizati
 
 
 def finish_root_span(incoming: IncomingRequest, check: AuthorizationResult | None, status: int | None, *, is_error: bool) -> None:
-    """Set the attributes of the root span: the request as a whole."""
+    """Set the attributes of the root span, which covers the complete request."""
     request, span = incoming.request, current_span()
     span.set_attributes(_request_attributes(request))
     if check is not None:
@@ -84,12 +84,12 @@ def finish_root_span(incoming: IncomingRequest, check: AuthorizationResult | Non
 
 
 def span_route(route: CompiledRoute) -> str:
-    """What the root span of a request of this route is named by, besides its method."""
+    """Return the part of a root span's name that identifies the route."""
     return f"{route.route.from_.host_port}{route.matched_prefix}"
 
 
 async def forward_span(outgoing: OutgoingRequest, pending: Awaitable[ForwardResult]) -> ForwardResult:
-    """Span of what is carried: `carried` has not begun yet."""
+    """Await a forwarded request within its span.  `pending` must not have started."""
     with upstream_span(outgoing) as span:
         result = await pending
         record_forward_result(span, result)
@@ -97,7 +97,7 @@ async def forward_span(outgoing: OutgoingRequest, pending: Awaitable[ForwardResu
 
 
 def upstream_span(outgoing: OutgoingRequest) -> AnySpan:
-    """Span of what is to be carried.  The upstream hears of it in place of what the client said."""
+    """Return the span of an upstream request.  Its trace headers replace the client's."""
     url = outgoing.upstream.url
     facts: Attributes = {
         "http.request.method": _normalize_method(outgoing.method),
@@ -122,5 +122,5 @@ def _request_attributes(request: PolicyRequest) -> Attributes:
 
 
 def _normalize_method(method: str) -> str:
-    """Clients make methods up, and names of spans are to be few."""
+    """Return a standard method unchanged and `_OTHER` for others, because clients choose them and span names must be few."""
     return method if method in METHODS else "_OTHER"

@@ -1,4 +1,4 @@
-"""Embedded data plane: renders a verdict, and carries what passes; then one line in the log."""
+"""Embedded data plane: authorizes a request, forwards it or sends gate's response, and writes one access-log line."""
 
 import time
 from collections.abc import Awaitable
@@ -41,7 +41,7 @@ from proxy.upstreams.route_statistics import RouteStatistics, route_label
 from proxy.verdict import Forward, RequestDecision, SignIn
 from proxy.verdict_builder import attach_saved_form
 
-# Of one session, or of nobody's from one address, in one process.
+# In one process, for one session; without a session, for one client network.
 MAX_TUNNELS_PER_CLIENT = 1024
 
 
@@ -74,7 +74,7 @@ class EmbeddedDataPlane:
             if isinstance(error, NoHealthyUpstream):
                 self._record_no_healthy_upstream(context.decision)
             await send_denial(context.incoming, context.record_denial(denial_from_error(error)), send)
-        except ConnectionError:  # ASGI: `send` raises one where the client is gone
+        except ConnectionError:  # ASGI: `send` raises it if the client has disconnected
             context.status = CLIENT_CLOSED
             raise
         finally:
@@ -82,9 +82,9 @@ class EmbeddedDataPlane:
 
     # enforcement-point: Upstream requests: Headers of forwarded requests
     async def build_upstream_request(self, decision: RequestDecision, verdict: Forward) -> OutgoingRequest:
-        """Outgoing request that its upstream gets, of whatever kind and on whatever plane: none is made elsewhere.
+        """Build the upstream request.  This is the only place that builds one, for every protocol and plane.
 
-        Raises UpstreamCredentialsUnavailable, BadRequest, NoHealthyUpstream.
+        Raises UpstreamCredentialsUnavailable, NoHealthyUpstream, and BadRequest if the request can't be forwarded.
         """
         forwarding = self.forwarding_table.for_route(verdict.route)
         credentials: tuple[Header, ...] = ()
@@ -96,8 +96,8 @@ class EmbeddedDataPlane:
         return forwarding.build_request(decision.incoming, verdict, credentials, hash_key)
 
     def open_stream(self, decision: RequestDecision) -> Stream:
-        """Stream of what is carried from now on; `streams` wants to be told of its end."""
-        # A token ends by the clock alone: no record is deleted with it.
+        """Open the stream of a forwarded request.  The caller must close it with `streams.close`."""
+        # Because no record is deleted when a token expires, only the clock can end its stream.
         identity, route = decision.check.identity, decision.check.decision.route
         is_token = identity is not None and identity.is_bearer
         expires_by_time = is_token or (route is not None and route.is_time_dependent)
@@ -111,7 +111,7 @@ class EmbeddedDataPlane:
         )
 
     async def _save_form(self, decision: RequestDecision, receive: Receive) -> SavedForm | NotSaved | None:
-        # Requests with a body to upstreams that speak HTTP/2 are Envoy's alone: ours can't carry them.
+        # Because only Envoy forwards to upstream_http2 routes, this data plane could not replay the form.
         incoming, route = decision.incoming, decision.check.decision.route
         is_replayable = route is None or not route.route.upstream_http2
         return await self.saved_forms.save(incoming, receive, decision.now, is_replayable=is_replayable)
@@ -125,7 +125,7 @@ class EmbeddedDataPlane:
         take_over = _takeover_extension(incoming)["take_over"] if offer is not None else None
         outgoing = await self.build_upstream_request(decision, verdict)
         if offer is not None and take_over is not None:
-            # The default bounds the handshake alone; a timeout that was set bounds what comes after it, too.
+            # The default timeout limits the handshake only; a configured timeout also limits the upgraded connection.
             lifetime = None if outgoing.is_default_timeout else outgoing.timeout
             upgrade_handler = partial(offer.run, take_over, self._response_header_filter(outgoing), lifetime)
 
@@ -140,7 +140,7 @@ class EmbeddedDataPlane:
     def forward_request(
         self, outgoing: OutgoingRequest, receive: Receive, send: Send, handle: StreamHandle, upgrade_handler: UpgradeHandler | None = None
     ) -> Awaitable[ForwardResult]:
-        """What is tracked already, carried on connections of our own.  UpstreamError, AccessRevoked only while nothing has been sent."""
+        """Forward a tracked request over gate's connections.  Raises UpstreamError and AccessRevoked only before a response is sent."""
         rule, resources = self._response_header_filter(outgoing), self._resources
         return forward(outgoing, resources.client, receive, send, rule, handle, upgrade_handler, resources.deferred_watches)
 
@@ -148,7 +148,7 @@ class EmbeddedDataPlane:
         return (outgoing.response_headers or self.forwarding_table.response_headers).filter
 
     async def _tunnel_tcp(self, decision: RequestDecision, verdict: Forward, receive: Receive) -> ForwardResult:
-        """Where it leads is the route's alone: nothing of the request has a say in what is dialled."""
+        """Tunnel a CONNECT to the route's upstream.  The request never selects the address, so gate is no open relay."""
         incoming, compiled = decision.incoming, verdict.route
         tunnel = _takeover_extension(incoming)
         if self.streams.count_tunnels(decision.session_id, incoming.peer) >= MAX_TUNNELS_PER_CLIENT:
@@ -169,7 +169,7 @@ class EmbeddedDataPlane:
         return result
 
     def track(self, decision: RequestDecision, selection: ClusterSelection | None, statistics: RouteStatistics | None) -> "TrackedStream":
-        """Context in which it is carried: `streams` may end it, and its upstream is known to be at work."""
+        """Return the context of a forwarded request, in which `streams` may end it and its upstream counts it as active."""
         return TrackedStream(self, decision, selection, statistics)
 
     def _record_no_healthy_upstream(self, decision: RequestDecision | None) -> None:
@@ -179,15 +179,15 @@ class EmbeddedDataPlane:
             statistics.record_none_healthy(NoHealthyUpstream.status)
 
     def _hash_key(self, cluster: Cluster | None, decision: RequestDecision) -> str:
-        """For balancing that sticks: the session, else the client's address."""
+        """Return the key for sticky load balancing: the session id, or the client address without an identity."""
         if cluster is None or not cluster.is_sticky:
             return ""
         return decision.session_id if decision.check.identity is not None else decision.incoming.client_address
 
     async def reauthorize(self, incoming: IncomingRequest) -> float:
-        """Until when this request would still be carried as it is, as far as is known beforehand (Unix seconds); 0 where it would not.
+        """Authorize a running request again.  Return the time until which it stays allowed (Unix seconds), or 0 if it no longer is.
 
-        Raises BrokerError.
+        Raises BrokerError if the store is unavailable.
         """
         try:
             decision = await self.pipeline.reauthorize(incoming)

@@ -1,4 +1,4 @@
-"""External authorization (envoy.service.auth.v3): what somebody's Envoy is told, by the same verdict that our own data plane renders."""
+"""External authorization (envoy.service.auth.v3): responses to an external Envoy, from the same verdicts as the embedded data plane."""
 
 from authorize.ext_authz_types import CheckResponder, DeniedResponse, EnvoyRequest, OkResponse, require_same_route
 from config.options import Options
@@ -16,7 +16,7 @@ from proxy.rewriting.request_headers import RequestHeaderRules
 from proxy.verdict import Deny, Enforcer, Forward, Redirect, SignIn
 from proxy.verdict_builder import deny_for_error
 
-# An Envoy with `use_remote_address` has overwritten what the client sent under these very names, or put its own address after it.
+# An Envoy with `use_remote_address` overwrites these headers of the client, or appends the client's address to them.
 ENVOY_MANAGED_HEADERS = frozenset((b"x-forwarded-for", b"x-forwarded-proto", b"x-request-id"))
 
 
@@ -57,7 +57,7 @@ class ExtAuthzResponder(CheckResponder):
         )
 
     def _header_mutations(self, request: EnvoyRequest, verdict: Forward) -> tuple[tuple[Header, ...], tuple[bytes, ...]]:
-        """(headers that the upstream gets instead of the client's, names of those that it must not get)."""
+        """Return (headers that replace the client's, names of headers to remove)."""
         names, reserved = _classify_names(tuple([name for name, _ in request.headers]))
         identity_names = {name for name, _ in verdict.identity_headers}
         route_identity_names = {fold(name) for name in self._identity_header_names.headers_for(verdict.route.route)}
@@ -65,7 +65,7 @@ class ExtAuthzResponder(CheckResponder):
         removed = [name for name in untrusted if name not in identity_names]
         replaced: list[Header] = []
         if b"x-forwarded-for" in names:
-            # Before the address that the Envoy believes there may be others, which the client wrote.
+            # Because the client may have written earlier addresses than the one that the Envoy trusts.
             replaced.append((b"x-forwarded-for", request.client_address.encode()))
         if b"cookie" in names or b"authorization" in names:
             for name, remaining in self._headers.remaining_credentials(request.headers, verdict.withheld):
@@ -78,9 +78,9 @@ class ExtAuthzResponder(CheckResponder):
         return tuple(replaced), tuple(sorted(removed))
 
 
-@bounded_lru_cache(256, max_key_length=2048, size=total_length)  # browsers send the same names again and again
+@bounded_lru_cache(256, max_key_length=2048, size=total_length)  # because browsers send the same names repeatedly
 def _classify_names(sent: tuple[bytes, ...]) -> tuple[frozenset[bytes], tuple[bytes, ...]]:
-    """What follows from the names of a request's headers alone: each, and those that only we may tell an upstream."""
+    """Return the names of a request's headers, and those of them that only gate may send upstream."""
     names = frozenset(sent)
     return names, tuple(name for name in names if name not in ENVOY_MANAGED_HEADERS and is_reserved_header(fold(name)))
 
@@ -93,4 +93,4 @@ def _incoming(request: EnvoyRequest, site: SiteInfo) -> IncomingRequest:
     }
     request_id = request.request_id or new_request_id()
     fields = (scope, request.request, dict(request.headers), list(request.cookies), request_id, request.started_at)
-    return IncomingRequest(*fields, site=site, client_address=request.client_address)  # which the Envoy has worked out
+    return IncomingRequest(*fields, site=site, client_address=request.client_address)  # as determined by the Envoy

@@ -1,4 +1,4 @@
-"""Forward auth: another proxy asks.  `/verify?uri=` answers 200, 401 or 403, `/?uri=` leads to sign-in besides."""
+"""Forward auth: responses to a front proxy.  `/verify?uri=` returns 200, 401 or 403; `/?uri=` also redirects to sign-in."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -24,20 +24,20 @@ from proxy.verdict_builder import NO_ROUTE_ERROR, RESERVED_PATH_ERROR, NotDelega
 
 VERIFY = "/verify"
 
-# What an answer depends on besides the URL: a cache in the front proxy must tell these apart.
+# Request headers that the response depends on, in addition to the URL, for caches in the front proxy.
 VARY = b", ".join(
     sorted([b"cookie", b"authorization", b"origin", b"access-control-request-method", b"sec-websocket-version", *ALL_HEADERS])
 )
 
-# Headers that a front proxy may send to gate, in exactly this spelling.  The example files take the client's own out of what is forwarded.
-# X-Request-Id names nobody and leads nowhere, and many clients send one.
+# Headers that a front proxy may send to gate, in exactly this spelling.  The example files remove the client's from forwarded requests.
+# X-Request-Id contains neither an identity nor a URL, and many clients send it.
 FRONT_PROXY_NAMES = ALL_HEADERS | FORWARDED_HEADER_NAMES | {b"x-forwarded-prefix", b"x-forwarded-server", b"x-request-id"}
 
 BuiltinPages = Callable[[IncomingRequest, Receive, Send], Awaitable[None]]
 
 
 class ForwardAuth:
-    """Forward-auth plane.  `/verify` has three answers and 503, since front proxies know no others; `/` may also redirect."""
+    """Forward-auth plane.  `/verify` returns only 200, 401, 403 and 503, because front proxies know no others; `/` may also redirect."""
 
     def __init__(self, options: Options, pipeline: AuthorizationPipeline):
         self._pipeline, self._authorize = pipeline, pipeline.authorizer
@@ -45,7 +45,7 @@ class ForwardAuth:
         self._cache_seconds = options.forward_auth_cache.total_seconds()
 
     async def __call__(self, incoming: IncomingRequest, receive: Receive, send: Send, builtin_pages: BuiltinPages) -> None:
-        # Errors for gRPC clients have the status 200, which means something else to a front proxy.
+        # Because errors for gRPC clients have status 200, which a front proxy would read as permission.
         incoming = replace(incoming, headers={name: value for name, value in incoming.headers.items() if name != b"content-type"})
         enforcer = Enforcer.FORWARD_AUTH_STATUS_ONLY if incoming.request.path == VERIFY else Enforcer.FORWARD_AUTH
         pipeline, context, send_denied = self._pipeline, RequestContext(incoming), _DenyOnlySend(incoming, send)
@@ -64,7 +64,7 @@ class ForwardAuth:
                 await send_response(send, 200, self._allow_headers(decision, verdict), b"")
                 return
             if isinstance(verdict, SignIn):
-                # On the route's own host, whoever reads this answer: the cookie that binds a sign-in to its browser belongs there.
+                # Start on the route's host, because the cookie that binds a sign-in to its browser belongs there.
                 query = urlencode({"gate_redirect_uri": return_url(decision.incoming, original.scheme)})
                 verdict = Redirect(302, f"{original.origin}/.gate/sign_in?{query}")
             context.record_response(verdict, await pipeline.renderer.send(decision.incoming, verdict, send_denied, decision.now))
@@ -78,7 +78,7 @@ class ForwardAuth:
             raise NoSuchPath(f"forward auth responds at / and {VERIFY} only")
         _reject_forged_headers(incoming)
         original = parse_original_request(incoming, self._authorize.default_ports)
-        # The peer is the front proxy: where its word does not count, nobody knows who asks it.
+        # Because the peer is the front proxy, the client's address is unknown if the peer is not trusted.
         address = incoming.request.source_ip if incoming.is_trusted else ""
         original = replace(original, request=replace(original.request, source_ip=address, headers=incoming.scope["headers"]))
         request = original.request
@@ -97,15 +97,17 @@ class ForwardAuth:
         send_denied: Send,
         builtin_pages: BuiltinPages,
     ) -> None:
-        """A front proxy that asks about `/.gate/` too hands our answer on to the browser, as long as it is no 2xx."""
+        """Serve a page below `/.gate/`.  The front proxy passes gate's response to the browser unless its status is 2xx."""
         if enforcer is Enforcer.FORWARD_AUTH_STATUS_ONLY or original.request.method not in ("", "GET"):
             raise NotDelegable(RESERVED_PATH_ERROR)
         scope = {**incoming.scope, "method": "GET", "query_string": original.request.query.encode("latin-1")}
         await builtin_pages(replace(incoming, scope=scope), receive, send_denied)
 
     def _allow_headers(self, decision: RequestDecision, verdict: Forward) -> Headers:
-        """What the front proxy copies into the request that it forwards: an empty value where there is none, so that it replaces
-        what the client sent under that name."""
+        """Return the headers that the front proxy copies into the forwarded request.
+
+        An absent identity header has an empty value, which replaces the client's header of that name.
+        """
         identity_headers, incoming = dict(verdict.identity_headers), decision.incoming
         names = (*self._authorize.identity_header_names, *reserved_headers(verdict.route.route))
         headers: Headers = [(name, identity_headers.get(name, b"")) for name in names]
@@ -117,7 +119,7 @@ class ForwardAuth:
     def _cache_headers(self, decision: RequestDecision, route: CompiledRoute) -> Headers:
         seconds, identity = self._cache_seconds, decision.check.identity
         if route.has_policy or route.is_time_dependent or is_per_request(route.route):
-            # What it was decided by may differ in the next request, or with the hour.
+            # Because the decision may differ for the next request, or at another time.
             seconds = 0
         elif identity is not None:
             seconds = min(seconds, identity.expires_at - decision.now)
@@ -131,7 +133,7 @@ class NoSuchPath(BadRequest):
 
 
 class _DenyOnlySend:
-    """Status filter of refusals: a front proxy lets a request pass for nothing but the status 2xx of our answer."""
+    """ASGI `send` that replaces a 2xx response with a 403, because a front proxy forwards a request on any 2xx."""
 
     def __init__(self, incoming: IncomingRequest, send: Send):
         self._incoming, self._send = incoming, send
@@ -155,7 +157,7 @@ class _DenyOnlySend:
 def _reject_forged_headers(incoming: IncomingRequest) -> None:
     """Raise NotDelegable for a header that only gate or a proxy may set, unless a front proxy sends it to gate.
 
-    The front proxy forwards what the client sent, and gate can't take a header out of that.
+    The front proxy forwards the client's headers, and gate can't remove one of them.
     """
     for name, folded in [(name, fold(name)) for name in incoming.client_header_names]:
         if name.lower() in FRONT_PROXY_NAMES or not is_reserved_header(folded):

@@ -1,4 +1,4 @@
-"""Open streams: what is being carried right now, for whom; ends it when the session ends or the policy no longer allows it."""
+"""Open streams: requests that are being forwarded.  A stream ends with its session, or when the policy no longer allows it."""
 
 import asyncio
 import math
@@ -18,34 +18,36 @@ from proxy.incoming_request import IncomingRequest
 
 log = structlog.get_logger(__name__)
 
-# An ended session ends its streams at once; any other change of records or policy is looked at this often, in seconds.
+# Seconds between rechecks after changes of records or policy.  The end of a session ends its streams at once.
 RECHECK_INTERVAL = 0.25
-# What only time changes (a closing hour, the age of a session, the end of a certificate, of temporary access) is looked at this often, in
-# seconds; with the pause between two looks that is below two.
+# Seconds between rechecks of streams that time alone may end (business hours, session age, end of a certificate or of temporary access).
+# Together with RECHECK_INTERVAL it is below two.
 TIMED_RECHECK_INTERVAL = 1.5
-# So many are judged at a time, then requests are answered: to judge 5,000 in one go held all of them up for 150 ms.
+# Number of checks before yielding to the event loop: 5,000 in one go blocked it for 150 ms.
 RECHECK_BATCH = 50
-# Only the provider knows whether a bearer's token still counts; others, whose access has ended, don't wait for what it says, in seconds.
+# Seconds to wait for a provider's introspection of a bearer token, so that a slow provider does not delay other checks.
 PROVIDER_TIMEOUT = 0.5
 
 
 @dataclass(slots=True, eq=False)
 class Stream(StreamHandle):
-    """Stream under way, one request; `session_id` is empty where nobody is signed in, `is_timed` where time alone may end its access,
-    `asks_provider` where it must perhaps be asked about it."""
+    """Request that is being forwarded.  `session_id` is empty without a session.
+
+    `expires_by_time`: time alone may end its access.  `needs_provider`: a recheck may query the provider.
+    """
 
     incoming: IncomingRequest = field(kw_only=True)
     session_id: str = ""
     expires_by_time: bool = False
     needs_provider: bool = False
-    expires_at: float = math.inf  # Unix seconds of the end of its access, as far as it was known when it was last judged
-    status: int | None = None  # that its upstream answered, once that is known
+    expires_at: float = math.inf  # Unix seconds, as of the last authorization
+    status: int | None = None  # of the upstream's response, once known
     termination: TerminationReason = TerminationReason.COMPLETE
-    duration_seconds: float | None = None  # that it lasted, where somebody else has measured them
+    duration_seconds: float | None = None  # set if Envoy measured it
 
 
 class OpenStreams:
-    """Open streams; they outlive the reload of a configuration."""
+    """Streams of this process, which outlive configuration reloads."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -67,7 +69,10 @@ class OpenStreams:
         needs_provider: bool = False,
         expires_at: float = math.inf,
     ) -> Stream:
-        """Open a stream.  `decided_at_change` is the `change_count` before its decision: a later change may have ended its access."""
+        """Open a stream.
+
+        `decided_at_change` is the `change_count` before its decision, because a later change may have ended its access.
+        """
         if decided_at_change != self.change_count:
             self._recheck.set()
         stream = Stream(
@@ -79,7 +84,7 @@ class OpenStreams:
         return stream
 
     def count_tunnels(self, session_id: str, peer: str) -> int:
-        """Number of tunnels of this session; for nobody's, from this address or its network."""
+        """Return the number of tunnels of a session; without a session, of tunnels from the peer's network."""
         streams, network = self._by_session.get(session_id, ()), client_network(peer)
         return sum(
             stream.incoming.is_connect and (bool(session_id) or client_network(stream.incoming.peer) == network) for stream in streams
@@ -93,7 +98,7 @@ class OpenStreams:
             del self._by_session[stream.session_id]
 
     def on_change(self, change: RecordChange) -> None:
-        """Note a change; the replica calls it for each change of a record."""
+        """Handle a change of a record; the replica calls it for each."""
         self.change_count += 1
         if change is not EVERYTHING and change.type == SESSION and change.record is None:
             self._end(self._by_session.get(change.id, ()), "the session has ended")
@@ -111,7 +116,7 @@ class OpenStreams:
         """
         deferred: set[Stream] = set()
         while True:
-            # Those that couldn't be judged come last: one whose provider is away must not keep the others from being judged.
+            # Streams whose check failed come last, so that an unavailable provider does not block the others.
             streams = sorted(await self._streams_to_recheck(), key=lambda stream: (stream.needs_provider, stream in deferred))
             deferred.intersection_update(streams)
             for number, stream in enumerate(streams, 1):
@@ -120,7 +125,7 @@ class OpenStreams:
                 if stream not in self._by_session.get(stream.session_id, ()):
                     continue
                 try:
-                    # What is asked of the provider goes on being asked: the answer is there in one of the next rounds.
+                    # The introspection continues after this timeout, and a later round uses its result.
                     async with asyncio.timeout(PROVIDER_TIMEOUT if stream.needs_provider else None):
                         expires_at = await reauthorize(stream.incoming)
                     if expires_at:
@@ -130,17 +135,17 @@ class OpenStreams:
                     deferred.discard(stream)
                 except (BrokerError, TimeoutError):
                     deferred.add(stream)
-                    # Nothing new is known: new requests are refused meanwhile, and the next change is looked at again.
+                    # gate denies new requests in this state.  The next round checks all streams again.
                     self._end_expired()
                     self._recheck.set()
                     break
-                except Exception:  # of one: no stream outlives its access because another could not be judged
+                except Exception:  # because an error in one stream must not keep the others open
                     log.exception("stream re-authorization failed", request_id=stream.incoming.request_id)
                     self._end((stream,), "re-authorization failed")
             await asyncio.sleep(RECHECK_INTERVAL)
 
     async def _streams_to_recheck(self) -> list[Stream]:
-        """All streams after a change; after a while without one, those that time may end."""
+        """Wait for a change and return all streams.  Without a change, return those that time may end."""
         try:
             async with asyncio.timeout(TIMED_RECHECK_INTERVAL):
                 await self._recheck.wait()
@@ -150,7 +155,7 @@ class OpenStreams:
         return [stream for streams in self._by_session.values() for stream in streams]
 
     def _end_expired(self) -> None:
-        """End streams whose end was known: that somebody has put it off can be learned from nobody at this moment."""
+        """End streams whose last known expiry has passed, because an extension can't be read now."""
         now = self._clock()
         expired = [stream for streams in self._by_session.values() for stream in streams if stream.expires_at <= now]
         self._end(expired, "access expired; store unavailable")
@@ -158,7 +163,7 @@ class OpenStreams:
     def _end(self, streams: Iterable[Stream], reason: str) -> None:
         for stream in list(streams):
             log.info("stream terminated", reason=reason, session_id=stream.session_id, request_id=stream.incoming.request_id)
-            # Each by itself: trouble with one must keep no other from ending, nor the replica, which calls us, from hearing of more.
+            # In separate callbacks, because an error in one must not keep others open, nor stop the replica, which calls this.
             asyncio.get_running_loop().call_soon(self._terminate, stream)
 
     def _terminate(self, stream: Stream) -> None:

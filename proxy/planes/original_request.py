@@ -1,4 +1,4 @@
-"""Original request that the client made of the front proxy: one URL that all sources agree on, in one reading, or a refusal."""
+"""Original request, which the client sent to the front proxy: one URL that all sources agree on, with one interpretation."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 _URL = re.compile(rb"(https?)://([^/?#@\\]+)(/[^?#]*)?(\?[^#]*)?", re.IGNORECASE)
 _UNENCODED_URL = re.compile(rb"https?://", re.IGNORECASE)
-# What encoders leave alone: unreserved characters (RFC 3986 2.3), and "!*'()/" with some of them.
+# Encoders leave unreserved characters (RFC 3986 2.3) as they are, and some encoders "!*'()/" too.
 _ENCODED_URL = re.compile(rb"https?%3a(?:[A-Za-z0-9._~!*'()/-]|%[0-9a-f]{2})*", re.IGNORECASE)
-# An escape that is itself escaped, or an escaped "?" or "#": written by somebody who encoded half of the URL.
+# An escape that is itself escaped, or an escaped "?" or "#", means that only a part of the URL was encoded.
 _PARTIALLY_ENCODED = re.compile(rb"%(?:25|3f|23)", re.IGNORECASE)
 
 SCHEMES = {b"http": "http", b"https": "https", b"ws": "http", b"wss": "https"}
@@ -35,7 +35,7 @@ NO_URL = "it has no URL. The front proxy must send ?uri=<url>, or URL headers fr
 
 @dataclass(frozen=True, slots=True)
 class OriginalRequest:
-    """Original request.  `request.method` is empty where no trusted peer said it.  `url` is what the front proxy would forward."""
+    """Original request.  `request.method` is empty unless a trusted peer sent it.  `url` is the URL that the front proxy forwards."""
 
     scheme: str
     request: PolicyRequest
@@ -51,9 +51,9 @@ class OriginalRequest:
 
 
 def parse_original_request(incoming: IncomingRequest, default_ports: frozenset[int]) -> OriginalRequest:
-    """Original request; BadRequest without a URL, where two sources differ, or where another URL may be forwarded than is judged.
+    """Parse the original request.  Headers count only if the peer is trusted, because otherwise the client may have sent them.
 
-    Headers count only if the peer is trusted: anybody else's are the client's own.
+    Raises BadRequest if there is no URL, if two sources differ, or if the front proxy may forward another URL than gate authorizes.
     """
     headers = list(_forwarding_headers(incoming)) if incoming.is_trusted else []
     urls = [_parse_url(value) for value in _uri_parameter(incoming.scope["query_string"])]
@@ -69,7 +69,7 @@ def parse_original_request(incoming: IncomingRequest, default_ports: frozenset[i
 
 
 def parse_original_url(url: str, default_ports: frozenset[int]) -> OriginalRequest:
-    """Original request of a URL that a browser brings back to us, in its one reading."""
+    """Parse the URL that a browser sends back to gate.  Raises BadRequest if it has more than one interpretation."""
     try:
         return _build_original(*_parse_url(url.encode("ascii")), default_ports)
     except UnicodeEncodeError as error:
@@ -92,16 +92,16 @@ def _build_original(
         origin=incoming.headers.get(b"origin", b"") if incoming else b"",
         access_control_request_method=incoming.headers.get(b"access-control-request-method", b"") if incoming else b"",
     )
-    # In the data plane we forward what we judged.  Here the front proxy forwards what the client wrote.
+    # gate's data plane forwards the canonical path, but a front proxy forwards the client's.
     require_canonical(raw_path, request.path)
     return OriginalRequest(scheme, request)
 
 
 def _uri_parameter(query: bytes) -> list[bytes]:
-    """The URL of `?uri=`, which is the whole query; [] where there is none.
+    """Return a list with the URL of `?uri=`, which must be the complete query; [] without a query.
 
-    Two ways to write it, one reading for each.  Wholly encoded (`https%3A...`): decoded once.  Plainly (`https://...`, all that a
-    front proxy without an encoder can do): everything to the end as it stands, so that no `&uri=` of the client's counts.
+    A completely encoded URL (`https%3A...`) is decoded once.  A plain URL (`https://...`), from a front proxy that can't encode,
+    extends to the end of the query, so that a client's `&uri=` has no effect.
     """
     if not query:
         return []
@@ -126,7 +126,7 @@ def _forwarding_headers(incoming: IncomingRequest) -> Iterator[tuple[bytes, byte
 
 
 def _parse_url(url: bytes) -> tuple[str, bytes, bytes]:
-    """(scheme, host, path and query)."""
+    """Return (scheme, host, path and query)."""
     match = _URL.fullmatch(url)
     if match is None:
         raise BadRequest("the URL must be absolute, with http or https, without user name and fragment")

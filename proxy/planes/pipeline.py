@@ -1,4 +1,4 @@
-"""Authorization pipeline of all planes: a request is decided once, and what is in shadow besides; one verdict follows, and one record."""
+"""Authorization pipeline of all planes: one decision, one shadow outcome, one verdict and one record for each request."""
 
 import time
 from collections.abc import Callable
@@ -22,8 +22,10 @@ from proxy.verdict_builder import VerdictBuilder
 
 
 class AuthorizationPipeline:
-    """Authorization pipeline, one for each configuration: `authorizer` decides, `verdicts` says what follows, `renderer` sends what is not
-    forwarded, `recorder` records all of it."""
+    """Authorization pipeline of one configuration.
+
+    `authorizer` decides, `verdicts` builds the verdict, `renderer` sends gate's responses, `recorder` logs each request.
+    """
 
     def __init__(self, options: Options, authorizer: Authorizer, resources: SharedResources, clock: Callable[[], float] = time.time):
         self.authorizer, self.clock = authorizer, clock
@@ -32,11 +34,14 @@ class AuthorizationPipeline:
         self._streams = resources.streams
 
     async def authorize(self, context: RequestContext) -> RequestDecision:
-        """Decide about a request.  Raises BadRequest and BrokerError.  What is in shadow is asked afterwards, and changes nothing."""
+        """Authorize a request, then evaluate shadow mode, which does not change the decision.
+
+        Raises BadRequest if the request is ambiguous, and BrokerError.
+        """
         return await self.evaluate_shadow(await self.authorize_only(context), context)
 
     async def authorize_only(self, context: RequestContext) -> RequestDecision:
-        """Decide without shadow outcomes and metrics, for who may leave them to another context of the same request."""
+        """Authorize without shadow outcome and metrics, for a caller that records them in another context of the same request."""
         incoming, change_count, started_at = context.incoming, self._streams.change_count, time.perf_counter()
         check = self.authorizer.check(incoming.request, incoming.cookies, incoming.request_id)
         try:
@@ -47,7 +52,7 @@ class AuthorizationPipeline:
         return decision
 
     async def evaluate_shadow(self, decision: RequestDecision, context: RequestContext) -> RequestDecision:
-        """Judged request with its shadow outcome, which is recorded at once; this and the decision are counted once a request."""
+        """Return the decision with its shadow outcome.  Counts the decision and logs the shadow outcome, so call it once per request."""
         _count(decision.check.decision)
         if not self.authorizer.has_shadow:
             return decision
@@ -59,7 +64,7 @@ class AuthorizationPipeline:
         return decision
 
     async def reauthorize(self, incoming: IncomingRequest) -> RequestDecision:
-        """Decide anew about what is being forwarded: no new request, so nothing is recorded."""
+        """Authorize a forwarded request again.  Nothing is recorded, because it is not a new request."""
         check = await self.authorizer.check(incoming.request, incoming.cookies)
         return RequestDecision(incoming, check, self.clock(), self._streams.change_count)
 
@@ -69,7 +74,7 @@ _counters: dict[tuple[int, int], Counter] = {}
 
 def _count(decision: Decision) -> None:
     reason = decision.trace[-1].reason if decision.trace else None
-    key = id(decision.outcome), id(reason)  # members of enumerations, which are hashed slowly
+    key = id(decision.outcome), id(reason)  # ids, because members of enumerations hash slowly
     if (counter := _counters.get(key)) is None:
         labels = decision.outcome.value, reason.name.lower() if reason is not None else ""
         counter = _counters[key] = metrics.decisions.labels(*labels)

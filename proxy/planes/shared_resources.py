@@ -1,4 +1,4 @@
-"""Connection pools, open streams and observers: what outlives the reload of a configuration."""
+"""Shared resources: connection pools, open streams and observers that outlive a configuration."""
 
 from dataclasses import dataclass, field
 
@@ -15,17 +15,17 @@ from proxy.upstreams.upstream_client import UpstreamClient
 
 @dataclass(slots=True)
 class SharedResources:
-    """Pools of upstream connections, open streams and observers, which outlive the reload of a configuration.
+    """Upstream connections, open streams and observers, which outlive configuration reloads.
 
-    `saw` is told of every request that is let through for a session: its id, the time, the host.  `state` is the one in force, of which
-    the next one takes what is the same.
+    `on_session_activity` is called with session id, time and host for each allowed request of a session.  The next
+    `forwarding_table` reuses unchanged entries of the current one.
     """
 
     decisions: DecisionLog = field(default_factory=lambda: DecisionLog(lambda entries: None))
     client: UpstreamClient = field(default_factory=UpstreamClient)
     streams: OpenStreams = field(default_factory=OpenStreams)
     on_session_activity: OnSeen = lambda session_id, now, host: None
-    broker: BrokerClient | None = None  # keeps what people send without a session; without it, nothing is kept
+    broker: BrokerClient | None = None  # stores forms that are sent without a session; None: forms are not saved
     statistics: ActiveRouteStatistics = field(default_factory=ActiveRouteStatistics)
     deferred_watches: DeferredWatches = field(default_factory=DeferredWatches)
     forwarding_table: ForwardingTable | None = None
@@ -35,7 +35,7 @@ class SharedResources:
         self.health = HealthChecks(self.client)
 
     def reconfigure(self, options: Options, forwarding_table: ForwardingTable | None) -> None:
-        """Switch to a configuration, in force from now on; called on the event loop."""
+        """Switch to a configuration.  Must be called on the event loop."""
         self.forwarding_table = forwarding_table
         self.client.reconfigure(options.dns_lookup_family)
         self.client.upstream_errors.clear()

@@ -1,4 +1,4 @@
-"""Pages of ours that every host has and that work while nothing else does: health, robots.txt, redirects."""
+"""Built-in pages, which work even if nothing else does: health, readiness, robots.txt and redirects."""
 
 from config.options import Options
 from foundation.web.asgi_types import Send
@@ -13,7 +13,7 @@ ROBOTS = "User-agent: *\nDisallow: /"
 
 
 async def respond(handler: RequestHandler, incoming: IncomingRequest, options: Options, send: Send, *, is_healthy: bool = True) -> None:
-    """Send a built-in page.  A health check gets `is_healthy` and no reason, because any client may ask."""
+    """Send a built-in page.  Health checks report `is_healthy` without a reason, because they are unauthenticated."""
     path = incoming.request.path
     if handler is RequestHandler.NOT_FOUND:
         await send_denial(incoming, UNKNOWN_ADDRESS, send)

@@ -1,4 +1,4 @@
-"""Refusals: what a client is told that does not get through, and what it may do.  Values only, by what was decided and what went wrong."""
+"""Denials for decisions and errors: status, text and links for the client.  They are plain values, which the renderer sends."""
 
 from urllib.parse import urlencode
 
@@ -36,7 +36,7 @@ SIGN_IN_HINT = Message("Sign in, then try again.")
 TUNNEL_HINT = "Send `Authorization: Gate <token>`; `gate tunnel {}` signs you in with a browser and does that."
 FORBIDDEN_HINT = Message("If you need access, contact your administrator.")
 CERTIFICATE_HINT = Message("Choose the certificate that you were given for this application, or ask your administrator for one.")
-# Below /.gate/ of the authenticate host (authorize/admin_pages.py).
+# Below /.gate/ of the authenticate host.
 EXPLANATION_PATH = "admin/authorize/loggeddecision/explain/?request="
 ACCESS_REQUEST_PATH = "access?route="
 
@@ -69,7 +69,10 @@ class Denials:
         self._links = RouteLinks(options)
 
     def for_decision(self, incoming: IncomingRequest, check: AuthorizationResult, *, has_tunnels: bool) -> Deny:
-        """Refusal of what another sign-in does not help against.  `has_tunnels`: whoever asks may open one here."""
+        """Return the denial of a decision that another sign-in would not change.
+
+        `has_tunnels`: clients can open TCP tunnels on this plane.
+        """
         decision, cors = check.decision, self._cors(incoming, check.decision)
         match decision.outcome:
             case Outcome.FORBIDDEN:
@@ -78,7 +81,7 @@ class Denials:
                 challenge = auth_challenges.INSUFFICIENT_SCOPE if check.withheld_credentials is WithheldCredentials.AUTHORIZATION else ""
                 return Deny(403, user_message(decision), advice, challenge, links=self._page_links(incoming, check), extra_headers=cors)
             case Outcome.CERTIFICATE:
-                # Only a new connection can show another certificate.
+                # Because a client can present another certificate only on a new connection.
                 headers = [(b"connection", b"close"), *cors]
                 return Deny(495, user_message(decision), CERTIFICATE_HINT, extra_headers=headers)
             case _:
@@ -89,14 +92,14 @@ class Denials:
         return Deny(401, INVALID_TOKEN, INVALID_TOKEN_HINT, check.challenge, extra_headers=self._cors(incoming, check.decision))
 
     def unauthorized(self, incoming: IncomingRequest, check: AuthorizationResult) -> Deny:
-        """401 for who can't be led to a sign-in: programs, and proxies that ask."""
+        """Return the 401 for a client that can't be redirected to sign-in: a script, a client application or another proxy."""
         decision = check.decision
         reason, challenge = NOT_SIGNED_IN, auth_challenges.UNAUTHENTICATED
         if decision.outcome is Outcome.STEP_UP and decision.route is not None:
             reason = user_message(decision)
             challenge = step_up_challenge(decision.route.route, decision.trace[-1].reason.value)
         elif incoming.is_connect:
-            # What the program does next stands in docs/guides/tcp.md.
+            # docs/guides/tcp.md describes the client's next step.
             error = "invalid_token" if request_credentials.has_gate_token(incoming.request) else ""
             challenge = auth_challenges.challenge("Gate", realm=incoming.request.host_port, error=error)
         elif request_credentials.has_gate_token(incoming.request):
@@ -109,7 +112,7 @@ class Denials:
         return Deny(400, SIGN_IN_LOOP, SIGN_IN_LOOP_HINT, links=links, extra_headers=[(b"set-cookie", self._clear_loop.encode())])
 
     def _page_links(self, incoming: IncomingRequest, check: AuthorizationResult) -> tuple[tuple[str, str], ...]:
-        """Nobody else can open the explanation, so nobody else is led to it."""
+        """Return the links of a 403.  Only administrators get the link to the explanation, because others can't open it."""
         identity = check.identity
         links = (*self._access_request_link(check), self._account_link, self._switch_account_link(incoming, check))
         if identity is None or not self._authorize.may_administer(identity):
@@ -117,20 +120,20 @@ class Denials:
         return ((Message("Full explanation (administrators)"), f"{self._explanation_url}{incoming.request_id}"), *links)
 
     def _switch_account_link(self, incoming: IncomingRequest, check: AuthorizationResult) -> tuple[str, str]:
-        """By way of the page that asks whether to sign out; whoever signs in then is where they wanted to go."""
+        """Return the link to the confirmation of sign-out.  The next sign-in leads back to the requested URL."""
         route = check.decision.route
         target = return_url(incoming, route.route.from_.scheme if route is not None else "https")
         return (Message("Sign in as another user"), f"{self._sign_out_url}?{urlencode({'gate_redirect_uri': target})}")
 
     def _access_request_link(self, check: AuthorizationResult) -> tuple[tuple[str, str], ...]:
-        """Of people who sign in here, where being given access would help: above a deny it is not."""
+        """Return the link to request access, for signed-in users if access could be granted: a deny rule prevents it."""
         route, identity = check.decision.route, check.identity
         if route is None or identity is None or is_denied(check.decision) or not may_request(route.route, identity):
             return ()
         return ((Message("Request access"), f"{self._access_request_url}{self._links.link_id(route.route)}"),)
 
     def _cors(self, incoming: IncomingRequest, decision: Decision) -> Headers:
-        """A script may read why it was refused where the route lets its origin in, or where that origin is a route of ours."""
+        """Return CORS headers that let a script read the denial, if the route allows CORS or the script's origin is a route."""
         origin = incoming.header(b"origin")
         if not origin or incoming.is_navigation:
             return []
@@ -145,7 +148,7 @@ class Denials:
         ]
 
 
-# For a host, or a path of it, that no route has.
+# For a host or path without a route.
 UNKNOWN_ADDRESS = Deny(404, Message("No application is configured at this address."), Message("Check the address for a typo."))
 
 
@@ -173,8 +176,8 @@ class TooManyTunnels(BadRequest):
     status = 429
 
 
-# The first that an error is one of says what a person is told, who may pass; the cause itself is for the log.
-# What only programs come upon is English.
+# The first class that matches gives the text for the client.  The cause (`operator_message`) goes to the log only.
+# Texts that only client applications receive are not translated.
 _ERROR_MESSAGES: tuple[tuple[type[GateError], Message, str], ...] = (
     (HandshakeRefused, Message("This upgrade is refused: %(error)s."), ""),
     (TooManyTunnels, Message("Too many tunnels are open: %(error)s."), TOO_MANY_TUNNELS_HINT),

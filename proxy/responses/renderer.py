@@ -1,4 +1,4 @@
-"""Responses that we give ourselves, without Django: small pages, errors, and refusals, each in the form its client reads."""
+"""Renderer of gate's responses without Django: small pages, redirects and denials, in the format that the client accepts."""
 
 from collections.abc import Iterable
 
@@ -12,12 +12,12 @@ from proxy.incoming_request import IncomingRequest
 from proxy.sign_in.sign_in_urls import SignInUrls
 from proxy.verdict import Deny, Redirect, SignIn
 
-# RFC 9110 to gRPC status, as the gRPC documentation "HTTP to gRPC Status Code Mapping" gives it, with 403 and 401 exact.
+# gRPC status by HTTP status, after "HTTP to gRPC Status Code Mapping" of the gRPC documentation.  504 is DEADLINE_EXCEEDED here.
 GRPC_STATUS = {400: 13, 401: 16, 403: 7, 404: 12, 429: 14, 495: 7, 502: 14, 503: 14, 504: 4}
 
 
 async def send_response(send: Send, status: int, headers: Headers, body: bytes, *, head_only: bool = False) -> None:
-    """Response with the headers that one of its status must carry."""
+    """Send a response with the headers that its status requires."""
     await respond(send, status, [*headers, *missing_headers(status, [name for name, _ in headers])], body, head_only=head_only)
 
 
@@ -47,13 +47,13 @@ async def send_redirect(
 
 
 async def send_denial(incoming: IncomingRequest, denial: Deny, send: Send) -> int:
-    """Refusal as HTML, JSON or text, by Accept; to a gRPC client a trailers-only response.  Returns the status that was meant."""
+    """Send a denial as HTML, JSON or text, by Accept, or as a trailers-only gRPC response.  Return the denial's HTTP status."""
     incoming.response_reason, status = denial.reason, denial.status
     if incoming.is_grpc:
         await send_grpc_error(send, status, denial.reason, denial.headers)
         return status
     accept = "application/json" if incoming.is_programmatic else incoming.header(b"accept") or "text/plain" * incoming.is_connect
-    # The path as it came: it may be what is wrong.
+    # The raw path, because the path itself may be invalid.
     accept = PROBLEM if is_api_path((incoming.scope.get("raw_path") or b"").decode("latin-1")) else accept
     brand, help_links = incoming.site.brand, incoming.site.help_links(incoming.request.host_port, incoming.request_id)
     content_type, body = pages.error_response(
@@ -75,7 +75,7 @@ async def send_denial(incoming: IncomingRequest, denial: Deny, send: Send) -> in
 
 
 class VerdictRenderer:
-    """Responder of the planes: renders a verdict by which nothing is carried."""
+    """Renderer of verdicts that do not forward the request."""
 
     def __init__(self, options: Options):
         self.sign_in = SignInUrls(options)
@@ -83,7 +83,7 @@ class VerdictRenderer:
     async def send(
         self, incoming: IncomingRequest, verdict: SignIn | Deny | Redirect, send: Send, now: float, added: Iterable[Header] = ()
     ) -> int:
-        """Render a verdict, a redirect of a route with `added` headers; returns the status that was said."""
+        """Send the response of a verdict; a redirect has the `added` headers.  Return its status."""
         match verdict:
             case Deny():
                 return await send_denial(incoming, verdict, send)
@@ -97,7 +97,7 @@ class VerdictRenderer:
 
 
 async def send_grpc_error(send: Send, status: int, reason: str, extra_headers: Headers) -> None:
-    """Trailers-only response of gRPC over HTTP/2: status 200, the outcome in headers, beside those that an answer of `status` has."""
+    """Send a trailers-only gRPC response over HTTP/2: status 200, the gRPC status in headers, and the headers that `status` requires."""
     message = reason.encode("ascii", "replace").replace(b"%", b"%25")
     headers = [
         (b"content-type", b"application/grpc"),
@@ -110,7 +110,7 @@ async def send_grpc_error(send: Send, status: int, reason: str, extra_headers: H
 
 
 class CapturedResponse:
-    """Response captured by an ASGI `send`, for who says it in another protocol."""
+    """ASGI `send` that stores the response, for a caller that sends it over another protocol."""
 
     def __init__(self) -> None:
         self.status = 500

@@ -1,4 +1,4 @@
-"""Redirect routes: where one sends the client."""
+"""Redirect routes: the status and Location of their response."""
 
 from urllib.parse import quote
 
@@ -8,12 +8,15 @@ from proxy.rewriting.target import PathRewrite, replaced_prefix, strip_token
 
 DEFAULT_STATUS = 301
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# Reserved characters and "%" stay; everything that could end a header line or start an attribute is encoded.
+# Reserved characters and "%" stay.  Characters that could end a header line or start an attribute are encoded.
 _PATH_SAFE = "/%:@!$&'()*+,;=~-._"
 
 
 def redirect_to(route: Route, request: PolicyRequest, canonical_prefix: str | None = None) -> tuple[int, str]:
-    """Status and Location of a redirect route.  The Location always names scheme and host, so no path can become one (`//evil`)."""
+    """Return the status and Location of a redirect route.
+
+    Location always has a scheme and a host, so that no path can become a host (`//evil`).
+    """
     if (redirect := route.redirect) is None:
         raise ValueError(f"{route.id} is not a redirect route")
     scheme, query = route.from_.scheme, request.query.encode("latin-1")
@@ -35,7 +38,7 @@ def _rewrite_path(route: Route, replacement: str | None, path: str, canonical_pr
 
 
 def _redirect_port(port: int | None, old_scheme: str, new_scheme: str) -> int | None:
-    """A port that was the default of the old scheme means nothing under the new one."""
+    """Return the port, or None if the scheme changes and the port is the default of the old one."""
     return None if new_scheme != old_scheme and port == _DEFAULT_PORTS.get(old_scheme) else port
 
 

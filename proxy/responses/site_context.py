@@ -1,4 +1,4 @@
-"""Site facts of a configuration: what it says on every page of ours."""
+"""Site information of a configuration, for all of gate's pages."""
 
 import base64
 

@@ -1,4 +1,4 @@
-"""Sign-in loops: a browser signs in again and again, and each time its session is not there."""
+"""Sign-in loops: a browser signs in repeatedly, because it does not send its session cookie."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,7 +15,7 @@ MAX_SIGN_INS = 3
 class SignInLoops:
     """Counter of completed sign-ins, in a short-lived sealed cookie.
 
-    Counting completions, not beginnings, keeps a browser that restores twenty tabs at once from looking like a loop.
+    It counts completed sign-ins, not started ones, because a browser that restores twenty tabs starts many at once.
     """
 
     def __init__(self, options: Options):
@@ -24,7 +24,7 @@ class SignInLoops:
         self._sealer = Sealer(options.cookie_secret, "sign-in count")
 
     def record_completion(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> str:
-        """Set-Cookie value after one more completed sign-in."""
+        """Return the Set-Cookie value after one more completed sign-in."""
         count = self._count(cookie_headers, host_port, now)
         value = self._sealer.seal({"n": count + 1}, audience=host_port, expires_at=now + WINDOW)
         return cookies.set_cookie(self._name, value, max_age=int(WINDOW), secure=self._secure)

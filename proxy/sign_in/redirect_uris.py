@@ -1,4 +1,4 @@
-"""Redirect URIs of programmatic login: where a token may go.  The only door for them."""
+"""Redirect URIs of programmatic login: the addresses to which gate may send a token."""
 
 import re
 from urllib.parse import unquote_plus
@@ -8,11 +8,11 @@ from foundation.values import parse_ip
 
 JWT_PARAM = "gate_jwt"
 LOCALHOST = "localhost"
-# It travels in sealed URLs, one of them inside a cookie of 4 KiB.
+# Characters, because sealed URLs contain it, one of them in a cookie of 4 KiB.
 MAX_LENGTH = 800
 MAX_PORT = 65535
 
-# Stricter than RFC 3986 on purpose: what two URL parsers could read differently is no redirect URI.
+# Stricter than RFC 3986, so that all URL parsers interpret a redirect URI in the same way.
 _URL = re.compile(
     r"(?P<scheme>https?)://"
     r"(?:(?P<name>[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?)|\[(?P<address>[0-9a-f:.]+)\])"
@@ -24,13 +24,16 @@ _URL = re.compile(
 
 # enforcement-point: Sign-in and sign-out: Redirects of programmatic login
 class RedirectUriAllowlist:
-    """Programs' redirect URIs.  `programmatic_redirect_domain_whitelist`: whole hosts.  https, or http on this machine's own addresses."""
+    """Redirect URIs that client applications may use, on the hosts of `programmatic_redirect_domain_whitelist`.
+
+    They use https; http is for loopback addresses only.  `localhost` in the list allows all loopback addresses.
+    """
 
     def __init__(self, options: Options):
         self._hosts = frozenset(host.lower() for host in options.programmatic_redirect_domain_whitelist)
 
     def validate(self, url: str) -> str | None:
-        """Redirect URI, where a token may go there; None otherwise."""
+        """Return the redirect URI if it is allowed, otherwise None."""
         match = _URL.fullmatch(url) if len(url) <= MAX_LENGTH else None
         if match is None or int(match["port"] or 1) > MAX_PORT or _has_token_param(url):
             return None
@@ -46,7 +49,7 @@ def append_token(redirect_uri: str, token: str) -> str:
 
 
 def _has_token_param(url: str) -> bool:
-    """The program would find two, and take whichever it reads first."""
+    """Return whether the URL already has a token parameter, which the client application might read instead of gate's."""
     return any(unquote_plus(pair.partition("=")[0]) == JWT_PARAM for pair in url.partition("?")[2].split("&"))
 
 

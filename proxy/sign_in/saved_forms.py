@@ -1,10 +1,10 @@
-"""Kept forms: what was sent when the session was over, kept across the sign-in, and sent once, by the browser that wrote it.
+"""Saved forms: a form that is submitted without a session is stored during sign-in, then sent once by the same browser.
 
-| step                                   | what guards it                                                            |
-|----------------------------------------|---------------------------------------------------------------------------|
-| a POST without a session is kept       | only a form, of a page of the same origin, by navigation, bounded         |
-| the page with the button is shown      | a cookie that only this host can set, and a session                       |
-| the button's POST becomes the kept one | the same cookie, origin and URL; single use; then judged like any request |
+| step                                     | protection                                                                       |
+|------------------------------------------|----------------------------------------------------------------------------------|
+| a POST without a session is stored       | only forms from pages of the same origin, by navigation, of limited size         |
+| a page shows the form's button           | a cookie that only this host can set, and a session                              |
+| the button's POST becomes the saved form | the same cookie, origin and URL; single use; then authorized like any request    |
 """
 
 import json
@@ -39,10 +39,10 @@ LIFETIME = 600.0  # as long as a sign-in may take
 PATH = "/.gate/form/"
 FIELD = "_gate_form"
 FORM_MEDIA_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
-# Each has so many places of a size: 64 MiB at most are kept, whoever asks.
+# (name, maximum bytes, slots) of each size class, 64 MiB in total.
 SIZE_CLASSES = (("small", 64 * 1024, 512), ("large", MAX_FORM_BYTES, 32))
-SLOTS_PER_CLIENT = 4  # of each shelf that one client address can use, so that a stranger does not fill it
-# Of all clients, and of one: who sends slowly leaves the others their places.
+SLOTS_PER_CLIENT = 4  # of each size class for one client network, so that one client can't fill it
+# Of all clients, and of one client network, so that slow senders leave capacity to others.
 MAX_CONCURRENT_READS, MAX_READS_PER_CLIENT = 32, SLOTS_PER_CLIENT
 _BUTTON_BYTES = len(FIELD) + 1 + ID_CHARACTERS
 
@@ -53,14 +53,14 @@ NOT_REPLAYABLE = Message("this application does not accept kept forms")
 
 
 class FormGone(BadRequest):
-    """Error of a form that is gone: the button was pressed twice, or too late."""
+    """Error of a form that was already sent, or has expired."""
 
     status = 410
 
 
 @dataclass(frozen=True, slots=True)
 class SavedForm:
-    """Kept form's page and cookie: `path` is that of the page with the button; the cookie is what opens the form."""
+    """Page path and cookie of a saved form.  The cookie contains the key that decrypts the form."""
 
     path: str
     set_cookie: str
@@ -73,7 +73,7 @@ class NotSaved:
 
 @dataclass(frozen=True, slots=True)
 class SubmittedForm:
-    """Form that was sent: `target` is its path and query, `at` when, in Unix seconds."""
+    """Form as submitted: `target` is its path and query, `submitted_at` is in Unix seconds."""
 
     id: str
     slot: str
@@ -85,10 +85,10 @@ class SubmittedForm:
 
 # enforcement-point: Sign-in and sign-out: Saved forms
 class SavedForms:
-    """Store of kept forms.  `scheme_of` tells it of a host and port.  Without a broker nothing is kept."""
+    """Store of saved forms.  `scheme_for` returns the scheme of a host and port.  Without a broker, no form is saved."""
 
     def __init__(self, options: Options, broker: BrokerClient | None, scheme_for: Callable[[str, int | None], str]):
-        # The prefix keeps sibling domains from planting a form of theirs (RFC 6265bis 4.1.3.2); it needs TLS.
+        # The prefix prevents sibling domains from setting this cookie (RFC 6265bis 4.1.3.2); it requires TLS.
         self._prefix = cookies.host_prefixed_name(f"{options.cookie_name}_form_", secure=options.cookie_secure)
         self._secure = options.cookie_secure
         self._sealer = Sealer(options.cookie_secret, "kept form")
@@ -102,7 +102,7 @@ class SavedForms:
     ) -> SavedForm | NotSaved | None:
         """Save a form.  Return None without saving if no page of the same origin sent it.
 
-        `is_replayable`: the button of gate's page sends the form to this data plane.
+        `is_replayable`: this data plane can forward the saved form.
         """
         if incoming.request.method != "POST" or self._broker is None or not self._is_same_origin(incoming):
             return None
@@ -128,7 +128,7 @@ class SavedForms:
         id, key, host_port = secrets.token_urlsafe(16), AESGCM.generate_key(256), incoming.request.host_port
         header = {"target": _target(incoming), "content_type": incoming.header(b"content-type"), "sent_at": now}
         nonce = os.urandom(NONCE_BYTES)
-        # The key travels with the browser alone: who reads the store reads no form.
+        # Only the browser has the key, so the store contains no readable form.
         box = nonce + AESGCM(key).encrypt(nonce, json.dumps(header).encode() + b"\n" + body, _audience(id, host_port).encode())
         data, expires_at = {"box": to_text(box)}, now + LIFETIME
         for slot in self._slots(incoming.client_address, len(body)):
@@ -144,7 +144,7 @@ class SavedForms:
         return NotSaved(NO_SLOT)
 
     async def load(self, incoming: IncomingRequest, id: str, now: float) -> SubmittedForm | None:
-        """Form of this browser; None where it has none of this id, or it was sent, or is too old."""
+        """Return the form with this id of this browser; None if there is none, or it was sent or has expired."""
         if self._broker is None or not is_attempt_id(id):
             return None
         audience, name = _audience(id, incoming.request.host_port), (self._prefix + id).encode()
@@ -159,18 +159,21 @@ class SavedForms:
         return None
 
     def is_resubmit(self, incoming: IncomingRequest) -> bool:
-        """Whether a request may be the button; cheap, because it is asked of each POST."""
+        """Return whether a request may come from the button.  This check must be cheap, because it runs for each POST."""
         if incoming.request.method != "POST" or incoming.header(b"content-length") != str(_BUTTON_BYTES):
             return False
         prefix = self._prefix.encode()
         return any(prefix in header for header in incoming.cookies) and self._is_same_origin(incoming)
 
     async def restore(self, incoming: IncomingRequest, receive: Receive, now: float) -> tuple[IncomingRequest, Receive]:
-        """Request that the button stands for, in its place; anything else as it came.  FormGone where the form is not there any more."""
+        """Replace a request of the button by its saved form; return any other request unchanged.
+
+        Raises FormGone if the form is no longer stored.
+        """
         if not self.is_resubmit(incoming):
             return incoming, receive
         body = await _read_body(receive, _BUTTON_BYTES)
-        if body is None:  # its sender has left, which `receive` goes on saying
+        if body is None:  # the client has disconnected, which `receive` reports again
             return incoming, receive
         name, _, id = body.decode("latin-1").partition("=")
         if name != FIELD or not is_attempt_id(id):
@@ -184,24 +187,25 @@ class SavedForms:
     async def _consume(self, form: SubmittedForm) -> bool:
         if self._broker is None or not await consume_once(self._broker, f"form/{form.id}", form.submitted_at + LIFETIME):
             return False
-        with suppress(BrokerError):  # nobody can send it any more, and its time ends soon
+        with suppress(BrokerError):  # because it is consumed already, and expires soon
             await self._broker.delete(SAVED_FORM, form.slot)
         return True
 
     def _is_same_origin(self, incoming: IncomingRequest) -> bool:
-        """Sent again, a form has our origin.  One of another origin would pass the upstream's own defence against forged requests.
+        """Return whether a page of the same origin sent the form.
 
-        Browsers say it in Sec-Fetch-Site, older ones in Origin; who says nothing is no browser.
+        gate's page sends the saved form, so a form of another origin would bypass the upstream's CSRF protection.
+        Browsers send Sec-Fetch-Site, older ones Origin.  A client that sends neither is no browser.
         """
         site, origin = incoming.header(b"sec-fetch-site"), incoming.header(b"origin")
         own_origin = f"{self._scheme_for(incoming.request.host, incoming.request.port)}://{incoming.request.host_port}"
         if site:
-            # "null": the page keeps its address to itself (Referrer-Policy: no-referrer).
+            # "null": the page hides its address (Referrer-Policy: no-referrer).
             return site == "same-origin" and origin in ("", "null", own_origin)
         return origin == own_origin
 
     def _slots(self, client_address: str, size: int) -> list[str]:
-        """Where this client's forms may lie; nobody else can tell whose places are the same."""
+        """Return the slots for this client's forms.  The hash is keyed, so that clients can't compute which of them share slots."""
         name, _, count = next(shelf for shelf in SIZE_CLASSES if size <= shelf[1])
         digest = blake2b(client_network(client_address).encode(), key=self._slot_key, digest_size=4 * SLOTS_PER_CLIENT).digest()
         numbers = [int.from_bytes(digest[at : at + 4], "big") % count for at in range(0, len(digest), 4)]
@@ -218,14 +222,14 @@ async def _load_form(broker: BrokerClient, id: str, slot: str, cipher: AESGCM, a
     record = await broker.get(SAVED_FORM, slot)
     if record is None:
         return None
-    # Another form may have its place by now; then this key does not open it.
+    # Another form may have replaced it in this slot; then this key does not decrypt it.
     header, _, body = decrypt([cipher], from_text(record.data["box"]), audience.encode()).partition(b"\n")
     facts: dict[str, Any] = json.loads(header)
     return SubmittedForm(id, slot, facts["target"], facts["content_type"], facts["sent_at"], body)
 
 
 async def _read_body(receive: Receive, max_bytes: int) -> bytes | None:
-    """The whole body; None where it is longer, or its sender left."""
+    """Return the complete body; None if it is longer than `max_bytes` or the client disconnects."""
     body = bytearray()
     while True:
         message = await receive()
@@ -237,7 +241,7 @@ async def _read_body(receive: Receive, max_bytes: int) -> bytes | None:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """The body in one piece, then whatever else happens to the request."""
+    """Return an ASGI `receive` that returns the body in one message, then the remaining messages."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_again() -> dict[str, Any]:

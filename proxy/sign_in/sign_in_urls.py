@@ -1,4 +1,4 @@
-"""Sign-in redirects: how a browser without a session is sent to the authenticate service, and how its way back is bound to it."""
+"""Sign-in redirects: the URL of the authenticate service, and the attempt that binds the way back to the browser."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from foundation.crypto.signed_urls import UrlSigner
 from proxy.incoming_request import IncomingRequest
 from proxy.rewriting.target import strip_token
 
-# The provider attempt's cookie must hold the URL too, and browsers keep cookies up to 4,096 bytes (RFC 6265 6.1).
+# Characters, because the provider attempt's cookie contains the URL, and browsers accept cookies up to 4,096 bytes (RFC 6265 6.1).
 MAX_RETURN_URL = 2000
 CALLBACK_PATH = "/.gate/callback/"
 
@@ -26,11 +26,11 @@ class SignInUrls:
     def start(
         self, incoming: IncomingRequest, scheme: str, now: float, route: Route | None = None, *, return_path: str = ""
     ) -> tuple[str, list[str]]:
-        """Location and Set-Cookie values: a signed URL of the authenticate service, and this browser's attempt; what may stand in the way
-        of its session goes.
+        """Start a sign-in.  Return the Location, a signed URL of the authenticate service, and the Set-Cookie values.
 
-        It leads back to what was asked for, or to the page of ours on this host at `own_page`.  What the route asks of a sign-in goes
-        along, so that the provider is asked for it; the route judges the session itself.
+        The cookies are this browser's attempt, and deletions of conflicting session cookies.  The sign-in leads back to the requested
+        URL, or to `return_path` on this host.  The route's sign-in requirements are passed to the provider, and checked again by the
+        route.
         """
         host_port = incoming.request.host_port
         attempt_id, set_cookies = self._attempts.start({}, host_port, incoming.cookies, now)
@@ -43,8 +43,9 @@ class SignInUrls:
         return self._signer.sign(self._sign_in_url, params, now), set_cookies
 
     def for_client(self, origin: str, redirect_uri: str, now: float, route: Route | None = None, providers: Iterable[str] = ()) -> str:
-        """URL that a program opens in its person's browser, who is asked there; good for five minutes.  `route` asks what a sign-in must
-        be, `providers` are those of its host where it is not known which route the program means.
+        """Return the URL that a client application opens in the user's browser, where the user consents; valid for five minutes.
+
+        `route` sets the sign-in requirements.  Without a route, `providers` are those of the host.
         """
         params = {"gate_redirect_uri": redirect_uri, "gate_callback_uri": f"{origin}{CALLBACK_PATH}", "gate_programmatic": "true"}
         provider_params = {} if route is not None else _provider_params(providers)
@@ -65,16 +66,16 @@ def _provider_params(providers: Iterable[str]) -> dict[str, str]:
 
 
 def step_up_challenge(route: Route, reason: str) -> str:
-    """WWW-Authenticate challenge for a program whose person must sign in in a stronger way (RFC 9470)."""
+    """Return the WWW-Authenticate challenge for a client that needs a stronger sign-in of its user (RFC 9470)."""
     params = {name.removeprefix("gate_"): value for name, value in _step_up_params(route).items() if name != "gate_providers"}
     return challenge(error="insufficient_user_authentication", error_description=reason, **params)
 
 
 def return_url(incoming: IncomingRequest, scheme: str) -> str:
-    """Return URL: where the person wanted to go; one too long for a cookie loses its query, then its path, never the host."""
+    """Return the requested URL without tokens.  If it is too long for a cookie, it loses its query, then its path."""
     request = incoming.request
     origin = f"{scheme}://{request.host_port}"
-    # A token that did not let anybody in is a secret all the same.
+    # Because a token that was not accepted is still a secret.
     forwarded_query = strip_token(request.query.encode("latin-1")).decode("latin-1")
     query = f"?{forwarded_query}" if forwarded_query else ""
     for url in (f"{origin}{request.path}{query}", f"{origin}{request.path}"):

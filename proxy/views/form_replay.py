@@ -1,4 +1,4 @@
-"""Kept form's page on a route host: shows who has signed in again what they had sent, and the button that sends it."""
+"""Page of a saved form on a route host: shows the signed-in user the form's URL, and a button that sends the form."""
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
@@ -32,7 +32,7 @@ async def form_replay(request: HttpRequest, id: str) -> HttpResponse:
     return render_page(
         request,
         "kept_form.html",
-        # The application decides where its answer leads, and browsers apply the policy to that, too.
+        # No form-action, because browsers also apply it to the application's redirect after the form.
         form_targets="",
         shows_times=True,
         target=origin + form.target,

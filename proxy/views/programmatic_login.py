@@ -1,4 +1,4 @@
-"""Programmatic login at a route host: where a program begins, and where the token that its person agreed to leads back to it."""
+"""Programmatic login on a route host: start of a client application's sign-in, and delivery of its token after consent."""
 
 import structlog
 from django.http import HttpRequest, HttpResponse
@@ -24,7 +24,7 @@ INVALID_REDIRECT_URI_HINT = Message("Ask your administrator to allow the address
 
 @require_http_methods(["GET"])
 async def login(request: HttpRequest) -> HttpResponse:
-    """View at the URL that the program opens in its person's browser.  Nothing is given to anybody here."""
+    """Return the URL that the client application opens in the user's browser.  This request grants nothing."""
     gate = page_context(request)
     uris = request.GET.getlist("gate_redirect_uri")
     redirect_uri = gate.proxy.redirect_uris.validate(uris[0]) if len(uris) == 1 else None
@@ -37,7 +37,10 @@ async def login(request: HttpRequest) -> HttpResponse:
 
 
 async def deliver_token(request: HttpRequest, tokens: list[str]) -> HttpResponse:
-    """Hand-over of a token to the program.  No cookie is set: this browser may be another's than who agreed, and must not become theirs."""
+    """Send a token to the client application.
+
+    No session cookie is set, because this browser may not be the one in which the user consented.
+    """
     gate = page_context(request)
     now, host_port = gate.proxy.clock(), gate.incoming.request.host_port
     try:
@@ -46,7 +49,7 @@ async def deliver_token(request: HttpRequest, tokens: list[str]) -> HttpResponse
         handoff = gate.proxy.programmatic_handoffs.open(tokens[0], host_port, now)
     except SealError:
         return _deny(request, Message("This sign-in link of a program is not valid here, or has expired."))
-    # Judged anew: whom the configuration trusted when the program began, it may not trust any more.
+    # Checked again, because the configuration may have changed since the sign-in started.
     redirect_uri = gate.proxy.redirect_uris.validate(handoff.redirect_uri)
     if redirect_uri is None:
         return _deny(request, Message("The program of this sign-in is no longer allowed."))

@@ -1,4 +1,4 @@
-"""Sign-in views on the hosts of routes: the end of a sign-in, and the ways to the authenticate host's pages."""
+"""Sign-in views on the hosts of routes: the sign-in callback, and redirects to pages of the authenticate host."""
 
 from dataclasses import replace
 from urllib.parse import urlencode, urlsplit
@@ -31,9 +31,9 @@ RESTART_HINT = Message("Open the application again to sign in.")
 
 @require_http_methods(["GET"])
 async def callback(request: HttpRequest) -> HttpResponse:
-    """Sign-in callback: the authenticate service sends a browser back with a hand-over token; it becomes this host's session cookie.
+    """Complete a sign-in: exchange the handoff token of the authenticate service for this host's session cookie.
 
-    Refused unless the token is ours and for this host, the browser is the one that asked, and neither was used before.
+    Denied unless the token is valid for this host, the browser started the sign-in, and the token is unused.
     """
     gate = page_context(request)
     tokens = request.GET.getlist("gate_session")
@@ -78,7 +78,7 @@ async def _establish_session(request: HttpRequest, handoff: Handoff) -> HttpResp
 
 
 async def _resume_or_deny(request: HttpRequest, target: str, reason: str) -> HttpResponse:
-    """Back button, second tab, old bookmark: whoever has a session here already just goes on."""
+    """Redirect a browser that already has a session (back button, second tab, old bookmark); deny any other."""
     gate = page_context(request)
     if target != "/" and _origin(target) != gate.proxy.origin_for(gate.incoming.request):
         target = "/"
@@ -90,7 +90,7 @@ async def _resume_or_deny(request: HttpRequest, target: str, reason: str) -> Htt
 
 @require_http_methods(["GET"])
 async def sign_in(request: HttpRequest) -> HttpResponse:
-    """Sign-in for forward auth, without a session: this host's cookie binds the sign-in that begins to that browser."""
+    """Start a sign-in for forward auth.  A cookie of this host binds it to the browser."""
     gate = page_context(request)
     incoming, proxy = gate.incoming, gate.proxy
     if gate.options.forward_auth_url is None:
@@ -110,7 +110,7 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
             request, 400, SIGN_IN_LOOP, advice=FORWARD_AUTH_LOOP_ADVICE, links=links, set_cookies=[proxy.sign_in_loops.clear()]
         )
     if await _is_signed_in(request, policy_request, route):
-        # Just signed in, in another tab; or this cookie does not reach us when the front proxy asks, which is a loop.
+        # Signed in from another tab; or the front proxy does not send the cookie to gate, which causes a loop.
         return redirect(target.url, [proxy.sign_in_loops.record_completion(incoming.cookies, host_port, now)])
     location, set_cookies = proxy.sign_in_urls.start(
         replace(incoming, request=policy_request), target.scheme, now, route.route if route else None
@@ -119,7 +119,7 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
 
 
 async def _is_signed_in(request: HttpRequest, policy_request: PolicyRequest, route: CompiledRoute | None) -> bool:
-    """Is somebody signed in here, and as strongly as the route asks?"""
+    """Return whether the browser is signed in, as strongly as the route requires."""
     gate = page_context(request)
     if route is None or not route.authentication_requirements:
         return await gate.authorize.identify(gate.incoming.cookies, gate.incoming.request.host_port) is not None
@@ -132,7 +132,7 @@ async def dashboard(request: HttpRequest) -> HttpResponse:
 
 
 async def sign_out(request: HttpRequest) -> HttpResponse:
-    """Sign-out, which happens on the authenticate host, whose page holds the token that it needs."""
+    """Redirect to the sign-out page of the authenticate host, which contains the required CSRF token."""
     gate = page_context(request)
     redirect_uri = request.GET.get("gate_redirect_uri", "")
     query = f"?{urlencode({'gate_redirect_uri': redirect_uri})}" if redirect_uri else ""
@@ -141,13 +141,13 @@ async def sign_out(request: HttpRequest) -> HttpResponse:
 
 @require_http_methods(["GET"])
 async def jwt(request: HttpRequest) -> HttpResponse:
-    """Attestation JWT that upstreams of this host receive, for whoever is signed in here."""
+    """Return the attestation JWT that upstreams of this host receive for the signed-in user."""
     gate = page_context(request)
     attestation = await gate.authorize.attest(gate.incoming.request, gate.incoming.cookies)
     if attestation.identity is None:
         return render_error(request, 401, Message("You are not signed in."), links=((Message("Sign in"), "/"),))
     if not attestation.assertion:
-        # An upstream that trusts the assertion may be reachable past us.
+        # Because an upstream that trusts the assertion may be reachable without gate.
         return render_error(
             request, 403, Message("You don't have access to any application on this host."), links=((Message("Open the application"), "/"),)
         )

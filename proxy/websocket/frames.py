@@ -1,5 +1,7 @@
-"""Websocket frames (RFC 6455 5): in passing bytes, where they begin and end, which are refused, and no payload is read; and the messages
-that they are, where another server has taken the client's frames apart."""
+"""WebSocket frames (RFC 6455 5): scans relayed bytes for frame boundaries and invalid frames, without reading payloads.
+
+For third-party ASGI servers, which parse the client's frames themselves, it converts between frames and messages.
+"""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +11,7 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 MAX_CONTROL_BYTES = 125
 
-# RFC 6455 7.4.1; the two that no frame may have, say that it had none, and that there was no Close frame.
+# RFC 6455 7.4.1.  No frame may contain the last two, which mean that a Close had no code, and that there was no Close.
 NORMAL, GOING_AWAY, PROTOCOL_ERROR, INVALID_TEXT, POLICY_VIOLATION, MESSAGE_TOO_BIG, INTERNAL_ERROR = (
     1000,
     1001,
@@ -29,7 +31,7 @@ _MASK_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class FrameError:
-    """Refusal of a frame, and why; `code` is the status of the Close frame that says so."""
+    """Error of a frame.  `code` is the status of the Close frame that reports it."""
 
     code: int
     reason: str
@@ -37,9 +39,9 @@ class FrameError:
 
 # enforcement-point: Upstream requests: WebSocket frames
 class FrameScanner:
-    """Frame parser of one direction.  `feed` gives back what may pass: up to the first refused frame, or to the end of a Close frame.
+    """Frame scanner of one direction.  `feed` returns the bytes that may pass: up to an invalid frame, or to the end of a Close frame.
 
-    A header of which only a part has arrived is held back, so that what has passed ends within a payload or between two frames.
+    An incomplete frame header is buffered, so that the passed bytes end within a payload or between two frames.
     """
 
     __slots__ = (
@@ -62,7 +64,7 @@ class FrameScanner:
         self._frame_bytes = frame_bytes
         self._message_bytes = message_bytes
         self._buffered = b""
-        self._remaining = 0  # bytes of the current frame that have not come yet
+        self._remaining = 0  # bytes of the current frame that have not arrived
         self._message_length = 0
         self._is_fragmented = False
         self.frames = 0
@@ -93,7 +95,7 @@ class FrameScanner:
         return data
 
     def drain_frame(self, data: bytes) -> bytes:
-        """Bytes of `data` that still belong to the current frame.  The rest is walked, so that a Close is noticed, and may not pass."""
+        """Return the bytes of `data` that belong to the current frame.  The rest is scanned for a Close, but may not pass."""
         passed, rest = data[: self._remaining], data[self._remaining :]
         self._remaining -= len(passed)
         if rest:
@@ -101,7 +103,7 @@ class FrameScanner:
         return passed
 
     def _frame(self, data: bytes, at: int, end: int) -> int:
-        """The size of the frame at `at`, 0 where its header is incomplete or refused."""
+        """Return the size of the frame at `at`, or 0 if its header is incomplete or invalid."""
         if end - at < 2:
             return 0
         first, second = data[at], data[at + 1]
@@ -146,7 +148,7 @@ class FrameScanner:
 
 
 def client_frame(opcode: int, payload: bytes) -> bytes:
-    """Frame of a client's whole message, masked by what nobody can foresee (RFC 6455 10.3)."""
+    """Return a client's frame with a complete message, masked by unpredictable bytes (RFC 6455 10.3)."""
     length = len(payload)
     if length <= 125:
         header = bytes((_FIN | opcode, _MASKED | length))
@@ -160,19 +162,19 @@ def client_frame(opcode: int, payload: bytes) -> bytes:
 
 
 def close_frame(code: int, reason: str, *, is_masked: bool) -> bytes:
-    """Close frame (RFC 6455 5.5.1).  `reason` is ASCII and short: a control frame holds 125 bytes."""
+    """Return a Close frame (RFC 6455 5.5.1).  `reason` is short ASCII, because a control frame has at most 125 bytes."""
     payload = code.to_bytes(2, "big") + reason.encode("ascii")
     return client_frame(CLOSE, payload) if is_masked else bytes((_FIN | CLOSE, len(payload))) + payload
 
 
 def client_close(code: int) -> bytes:
-    """Close frame of a client; without a code where it has said none."""
+    """Return a client's Close frame; without a code if the client sent none."""
     return client_frame(CLOSE, b"") if code == NO_STATUS_RECEIVED else close_frame(code, "", is_masked=True)
 
 
 @dataclass(frozen=True, slots=True)
 class FrameMessage:
-    """Message, or a control frame.  `payload` of a Close begins with its code."""
+    """Message or control frame.  The payload of a Close starts with its code."""
 
     opcode: int
     payload: bytes
@@ -187,7 +189,7 @@ class FrameMessage:
 
 
 class MessageAssembler:
-    """Assembler of messages from the frames of a server, which have no mask.  They were checked before: by a FrameWalker."""
+    """Assembler of messages from a server's unmasked frames, which a FrameScanner has checked."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -210,7 +212,7 @@ class MessageAssembler:
                 yield FrameMessage(self._opcode, message)
 
     def _next_frame(self) -> tuple[int, bytes] | None:
-        """(first byte, payload) of a frame that is there as a whole."""
+        """Return (first byte, payload) of the next complete frame, or None."""
         data = self._data
         if len(data) < 2:
             return None

@@ -1,4 +1,4 @@
-"""Websocket handshake (RFC 6455 4): whether a request is one, and whether an answer accepts it."""
+"""WebSocket handshake (RFC 6455 4): validates the client's request and the upstream's response."""
 
 import base64
 import hashlib
@@ -19,7 +19,7 @@ SEC_WEBSOCKET = b"sec-websocket-"
 
 @dataclass(frozen=True)
 class Handshake(Upgrade):
-    """Handshake as the client offered it; `headers` are its Sec-WebSocket-* as they came."""
+    """Client's handshake.  `headers` are its Sec-WebSocket-* headers, unchanged."""
 
     protocol = b"websocket"
     prefix = (SEC_WEBSOCKET,)
@@ -30,11 +30,11 @@ class Handshake(Upgrade):
     headers: tuple[Header, ...]
 
     def for_upstream(self, cleaned: Iterable[Header]) -> list[Header]:
-        """Headers of the request that asks the upstream for the same."""
+        """Return the headers of the upstream request, with the same handshake."""
         return [*super().for_upstream(pair for pair in cleaned if not pair[0].lower().startswith(SEC_WEBSOCKET)), *self.headers]
 
     def _negotiated_headers(self, by_name: dict[bytes, list[bytes]]) -> list[Header]:
-        """RFC 6455 4.1."""
+        """Return the response's handshake headers, validated as in RFC 6455 4.1."""
         protocol = by_name.get(b"sec-websocket-protocol", [])
         extensions = by_name.get(b"sec-websocket-extensions", [])
         if by_name.get(b"sec-websocket-accept") != [accept_key(self.key)]:
@@ -51,7 +51,7 @@ class Handshake(Upgrade):
 
 # enforcement-point: Requests: WebSocket handshake and Origin
 def parse_handshake(method: str, headers: Iterable[Header], own_origin: str, allowed_origins: Sequence[str]) -> Handshake:
-    """Handshake of a request.  Raises HandshakeRefused for what is none, or comes from a page of a foreign origin."""
+    """Parse the handshake of a request.  Raises HandshakeRefused if it is invalid or its origin is not allowed."""
     by_name = group_by_name(headers)
     keys = by_name.get(b"sec-websocket-key", [])
     if method != "GET" or b"transfer-encoding" in by_name or by_name.get(b"content-length", [b"0"]) != [b"0"]:
@@ -73,14 +73,17 @@ def parse_handshake(method: str, headers: Iterable[Header], own_origin: str, all
 
 
 def require_allowed_origin(request_origins: Iterable[bytes], own_origin: str, allowed_origins: Sequence[str]) -> None:
-    """Origin check.  Browsers send cookies with a websocket that any page opens, and let the page read it: this is the only door."""
+    """Raise HandshakeRefused if the origin is not allowed.
+
+    This is the only protection against cross-site WebSockets, because browsers send cookies with them and let the page read them.
+    """
     allowed = {origin.encode() for origin in (own_origin, *allowed_origins)}
     if any(origin.lower() not in allowed for origin in request_origins):
         raise HandshakeRefused(403, "pages of another origin may not open this websocket")
 
 
 def _extensions(values: Iterable[bytes]) -> frozenset[bytes]:
-    """The names alone; a comma within a quoted parameter gives a name too many, which no answer needs."""
+    """Return the names of extensions.  A comma in a quoted parameter adds a false name, which no upstream selects."""
     return frozenset(element.partition(b";")[0].rstrip(b" \t") for element in list_elements(values))
 
 

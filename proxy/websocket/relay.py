@@ -1,7 +1,7 @@
-"""Websocket relay after both ends have agreed (RFC 6455): frames both ways until somebody ends it.
+"""WebSocket relay after the handshake (RFC 6455): forwards frames in both directions until one end closes.
 
-After the 101 no byte is read as HTTP any more, and no payload is read at all: only frames' headers are, so that they stay within
-bounds and a Close of ours can be put between two of them.
+After the 101 no byte is parsed as HTTP, and payloads are not read.  Frame headers are scanned to enforce limits, and to send gate's
+own Close between two frames.
 """
 
 import asyncio
@@ -10,17 +10,17 @@ from proxy.forwarding.http_forwarding import TerminationReason
 from proxy.forwarding.tunnel import RATE, Tunnel, TunnelSide
 from proxy.websocket.frames import GOING_AWAY, POLICY_VIOLATION, FrameScanner, close_frame
 
-# Frames of one direction, on average; a faster sender is read more slowly.
+# On average in one direction; gate reads from a faster sender more slowly.
 MAX_FRAMES_PER_SECOND = 5000
 _FRAMES_COUNTED = 500
-# Both ends have this long to finish the frame they are in, and the upstream to hang up, once we end a websocket.
+# After gate ends a WebSocket: time for both ends to finish their current frame, and for the upstream to disconnect.
 CLOSE_HANDSHAKE_SECONDS = 0.8
-# One Close has passed: the other one, and the end of the connection, follow within these.
+# After the first Close: time for the other Close and the end of the connection.
 CLOSE_SECONDS = 10.0
 
 
 class Relay(Tunnel):
-    """Relay of frames: two sides with a walker each."""
+    """Relay of frames between two sides, each with a scanner."""
 
     client: "_FramesSide"
     upstream: "_FramesSide"
@@ -39,7 +39,7 @@ class Relay(Tunnel):
         self.close(GOING_AWAY, "connection lifetime exceeded", TerminationReason.TIMEOUT)
 
     def close(self, code: int, reason: str, termination: TerminationReason) -> None:
-        """End: put a Close into both directions, each at the end of the frame that is passing, and wait a while for the answers."""
+        """Send a Close in both directions, each after the current frame, and wait for the responses."""
         if self._closing:
             return
         self._closing = True
@@ -50,7 +50,7 @@ class Relay(Tunnel):
         self.close_finished_sides()
 
     def close_finished_sides(self) -> None:
-        """Hang up on those that were told and have answered, or are gone."""
+        """Close each side that has received gate's Close and has sent its own; finish once both sides are closed."""
         for side in (self.client, self.upstream):
             if side.close_received and side.peer.forwarding_done:
                 side.connection.close()
@@ -73,7 +73,7 @@ class Relay(Tunnel):
             self.termination = TerminationReason.CLIENT_DISCONNECTED if side is self.client else TerminationReason.UPSTREAM_RESET
         side.peer.connection.close()
         if side is self.client and self.upstream.is_congested:
-            # It gets what was sent to it, if it takes it in time.
+            # Let the upstream receive the buffered bytes before the timeout.
             self._closing = side.forwarding_done = True
             self._restart(CLOSE_SECONDS, self._abort)
         else:
@@ -87,7 +87,7 @@ class Relay(Tunnel):
 
 
 class _FramesSide(TunnelSide):
-    """Side whose bytes are frames.  `is_done`: nothing more of it may pass; `is_over`: nothing more is expected of it."""
+    """Side of the relay.  `forwarding_done`: no more of its bytes may pass.  `is_closed`: no more bytes are expected from it."""
 
     __slots__ = ("_close_frame", "_counted_from", "_loop", "_relay", "_scanner", "_timer", "forwarding_done", "is_closed")
 
@@ -109,7 +109,7 @@ class _FramesSide(TunnelSide):
         return self._scanner.close_seen
 
     def data_received(self, data: bytes) -> None:
-        # For every read of every websocket: no call that is not needed.
+        # Runs for every read of every WebSocket, so it avoids calls.
         scanner = self._scanner
         if self._close_frame is not None:
             self._finish_frame(data)
@@ -131,7 +131,7 @@ class _FramesSide(TunnelSide):
         self._relay.on_connection_lost(self)
 
     def stopped(self) -> None:
-        """Shutdown of the listener."""
+        """Close because the listener shuts down."""
         self._relay.close(GOING_AWAY, "the server is going away", TerminationReason.SHUTDOWN)
 
     def send_close(self, close: bytes) -> None:
@@ -144,7 +144,7 @@ class _FramesSide(TunnelSide):
             self._timer.cancel()
 
     def _finish_frame(self, data: bytes) -> None:
-        """After `say_goodbye`: only the rest of the current frame passes; what follows is walked, to notice the answer."""
+        """After `send_close`, forward only the rest of the current frame.  Scan later frames for the other end's Close."""
         if self.forwarding_done:
             self._scanner.feed(data)
         else:
@@ -161,6 +161,6 @@ class _FramesSide(TunnelSide):
         if wait > 0:
             self._counted_from += wait
             self.pause(RATE)
-            if self._timer is not None:  # with TLS more comes after reading has stopped
+            if self._timer is not None:  # because TLS may deliver more data after reading has stopped
                 self._timer.cancel()
             self._timer = self._loop.call_later(wait, self.resume, RATE)
