@@ -67,13 +67,13 @@ class DownstreamConnections:
 
     async def shut_down(self, peers: Iterable[Address]) -> set[Address]:
         """Close the connections of these peers after their last response. Return the peers that have not received all data yet."""
-        left: set[Address] = set()
-        for piece in _batches(peers):
+        undelivered: set[Address] = set()
+        for batch in _batches(peers):
             async with self._lock:
-                answer = await self._call("/finish", piece)
-            unsent = answer or b""
-            left.update(piece if answer is None else (peer for peer in piece if records_for([peer]) in _split_records(unsent)))
-        return left
+                response = await self._call("/finish", batch)
+            unsent = response or b""
+            undelivered.update(batch if response is None else (peer for peer in batch if records_for([peer]) in _split_records(unsent)))
+        return undelivered
 
     def on_envoy_exit(self) -> None:
         """Record that the Envoy process has exited, with all its connections."""
@@ -83,20 +83,20 @@ class DownstreamConnections:
         self._close()
 
     async def _reset(self, peers: Sequence[Address]) -> int:
-        end = self._envoy_exited
+        exited = self._envoy_exited
         async with self._lock:
-            if end.is_set() or not self._was_open:
+            if exited.is_set() or not self._was_open:
                 return 0
             try:
-                answer = await self._call("/cut", peers)
+                response = await self._call("/cut", peers)
             except OSError:  # an address that cannot be encoded
-                answer = None
-            if answer is None and not end.is_set():
+                response = None
+            if response is None and not exited.is_set():
                 log.error("envoy restarted: connection reset unconfirmed", connections=len(peers))
                 metrics.envoy_unconfirmed_resets.inc()
                 self._kill_envoy()
-                await end.wait()
-            return len(answer or b"") // RECORD_BYTES
+                await exited.wait()
+            return len(response or b"") // RECORD_BYTES
 
     async def _call(self, path: str, peers: Sequence[Address]) -> bytes | None:
         """Return the response body, empty if Envoy exits, or None after the timeout."""
@@ -127,9 +127,9 @@ class DownstreamConnections:
 
     async def _open(self) -> None:
         """Open the control connection. Raises OSError."""
-        end = self._envoy_exited
+        exited = self._envoy_exited
         control = await ControlConnection.open(self._path, self._on_lost)
-        if end.is_set() or self._control is not None:  # the Envoy process has exited, or a concurrent call has opened another connection
+        if exited.is_set() or self._control is not None:  # the Envoy process has exited, or a concurrent call has opened another connection
             control.close()
             return
         self._control, self._was_open = control, True

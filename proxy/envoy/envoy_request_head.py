@@ -156,16 +156,16 @@ def header_mutations(head: EnvoyRequestHead, upstream_headers: Headers, *, is_ht
 
 
 def _require_single_values(headers: Headers) -> dict[bytes, bytes]:
-    found = group_by_name(headers)
-    if any(len(values) > 1 for values in found.values()):
+    by_name = group_by_name(headers)
+    if any(len(values) > 1 for values in by_name.values()):
         raise ValueError("a header has several values, which a check response cannot express")
-    return {name: values[0] for name, values in found.items()}
+    return {name: values[0] for name, values in by_name.items()}
 
 
 def group_by_name(headers: Iterable[Header]) -> dict[bytes, list[bytes]]:
-    found: dict[bytes, list[bytes]] = {}
+    by_name: dict[bytes, list[bytes]] = {}
     for name, value in headers:
-        found.setdefault(name.lower(), []).append(value)
-    if len(cookies := found.get(b"cookie", ())) > 1:
-        found[b"cookie"] = [b"; ".join(cookies)]  # RFC 6265 5.4: one header
-    return found
+        by_name.setdefault(name.lower(), []).append(value)
+    if len(cookies := by_name.get(b"cookie", ())) > 1:
+        by_name[b"cookie"] = [b"; ".join(cookies)]  # RFC 6265 5.4: one header
+    return by_name

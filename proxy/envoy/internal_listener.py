@@ -96,9 +96,9 @@ class InternalListener:
             return {}
 
         def take_over(headers: Iterable[Header], protocol: TunnelSide, upgrade: bytes = b"") -> tuple[EnvoyTunnelTransport, bytes]:
-            tunnel, sent_ahead = takeover["take_over"](headers, protocol)
+            tunnel, client_prefix = takeover["take_over"](headers, protocol)
             tunnels.append(EnvoyTunnelTransport(tunnel, client, self._reset_connections))
-            return tunnels[-1], sent_ahead
+            return tunnels[-1], client_prefix
 
         return {TUNNEL_EXTENSION: {"take_over": take_over, "half_closes": False}}
 

@@ -68,8 +68,8 @@ class DaphneIntegration(GateServer):
     ):
         """Exit with one line per option that has no effect in gate."""
         options_set = parse_options(command_line(), keywords)
-        if found := list(validate_options(options_set, keywords, endpoints, options)):
-            sys.exit("\n".join(f"startup failed: daphne {problem}" for problem in found))
+        if problems := list(validate_options(options_set, keywords, endpoints, options)):
+            sys.exit("\n".join(f"startup failed: daphne {problem}" for problem in problems))
         seconds = options_set.get("http_timeout")
         self._config = config if seconds is None else replace(config, get_state=_with_write_timeout(config.get_state, float(seconds)))
         super().__init__(application, self._config.get_state, lifecycle, endpoints, **keywords)

@@ -101,8 +101,8 @@ def validate_options(
     options_set: Mapping[str, Any], keywords: Mapping[str, Any], endpoints: Sequence[str], options: Options | None
 ) -> Iterator[str]:
     """Yield one line for each option that has no effect in gate or conflicts with the configuration."""
-    known = {option.keyword for option in OPTIONS.values()} | _UNDOCUMENTED
-    yield from (f"{name}: unknown option" for name in keywords if name not in known)
+    supported = {option.keyword for option in OPTIONS.values()} | _UNDOCUMENTED
+    yield from (f"{name}: unknown option" for name in keywords if name not in supported)
     for name, value in options_set.items():
         option = OPTIONS.get(name)
         if option is None:

@@ -83,11 +83,11 @@ class FairSelector(selectors.BaseSelector):
         """
         wait = -1 if timeout is None else 0 if timeout <= 0 else math.ceil(timeout * 1e3) * 1e-3
         try:
-            found = self._high_priority.poll(wait, len(self._keys) + 1)
+            polled = self._high_priority.poll(wait, len(self._keys) + 1)
         except InterruptedError:
             return []
-        ready = self._ready(found)  # the low-priority epoll is one descriptor without a key
-        if len(found) != len(ready):
+        ready = self._ready(polled)  # the low-priority epoll is one descriptor without a key
+        if len(polled) != len(ready):
             ready += self._ready(self._low_priority.poll(0, max(LOW_PRIORITY_PER_TURN, len(ready))))
         return ready
 
@@ -96,9 +96,9 @@ class FairSelector(selectors.BaseSelector):
         self._low_priority.close()
         self._keys.clear()
 
-    def _ready(self, found: list[tuple[int, int]]) -> list[tuple[selectors.SelectorKey, int]]:
+    def _ready(self, polled: list[tuple[int, int]]) -> list[tuple[selectors.SelectorKey, int]]:
         ready = []
-        for descriptor, event in found:
+        for descriptor, event in polled:
             key = self._keys.get(descriptor)
             if key is not None:
                 # An error or hang-up is reported for reading and writing.

@@ -135,7 +135,7 @@ class RequestHeaderRules:
         """
         credentials = [pair for pair in headers if pair[0] in (b"cookie", b"authorization")]
         remaining, _, _ = self._filter(credentials, _WITHHELD[withheld])
-        cookie, authorization = ([value for name, value in remaining if name == wanted] for wanted in (b"cookie", b"authorization"))
+        cookie, authorization = ([value for name, value in remaining if name == credential] for credential in (b"cookie", b"authorization"))
         is_single = sum(name == b"authorization" for name, _ in credentials) == 1
         return [(b"cookie", b"; ".join(cookie)), (b"authorization", authorization[0] if authorization and is_single else b"")]
 

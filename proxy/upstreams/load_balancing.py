@@ -151,7 +151,7 @@ def ring_hash(names: tuple[str, ...], weights: tuple[int, ...], min_size: int, m
         for number in range(-(-weights[index] * numerator // denominator))
     ]
     points.sort(key=lambda point: (point[0], names[point[1]]))
-    return HashTable(array("L", [index for _, index in points]), array("Q", [at for at, _ in points]), len(names))
+    return HashTable(array("L", [index for _, index in points]), array("Q", [position for position, _ in points]), len(names))
 
 
 @lru_cache(maxsize=64)

@@ -77,9 +77,9 @@ class ActiveRequests:
 
     def on_upload_log_line(self, line: str) -> None:
         """Handle the access log line that reports the progress of a request body (ext_authz_filter.py)."""
-        stream_id, received, ended = line.split(" ")
+        stream_id, received, completion = line.split(" ")
         if (request := self._requests.get(stream_id)) is not None:
-            request.on_body_progress(int(received), is_all=ended != _ABSENT)
+            request.on_body_progress(int(received), is_all=completion != _ABSENT)
 
     def _record_early_completion(self, stream_id: str) -> None:
         """Record a request that completed before its check, because its client disconnected or the check timed out."""

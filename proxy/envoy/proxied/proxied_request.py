@@ -204,8 +204,8 @@ class ProxiedRequest:
         timeout.
         """
         outgoing, is_timeout = self._outgoing, time.monotonic() - self._started_at >= CONNECT_TIMEOUT
-        fault = ConnectFailure.TIMED_OUT if is_timeout else ConnectFailure.UNKNOWN
-        error = self._plane.upstream_errors.record(outgoing.upstream.endpoint, fault)
+        failure = ConnectFailure.TIMED_OUT if is_timeout else ConnectFailure.UNKNOWN
+        error = self._plane.upstream_errors.record(outgoing.upstream.endpoint, failure)
         try:
             if not self._select_next() and is_timeout:
                 raise error
@@ -218,10 +218,10 @@ class ProxiedRequest:
     def _select_next(self) -> bool:
         """Select the next upstream; return False if none is left. Envoy has counted the failed connection."""
         outgoing = self._outgoing
-        moves = outgoing.selection is not None and outgoing.selection.retry_next_member(outgoing)
+        selected = outgoing.selection is not None and outgoing.selection.retry_next_member(outgoing)
         if outgoing.statistics is not None:
-            outgoing.statistics.retries += moves
-        return moves
+            outgoing.statistics.retries += selected
+        return selected
 
     def _error(self, details: str) -> UpstreamError:
         upstream_errors, endpoint = self._plane.upstream_errors, self._outgoing.upstream.endpoint

@@ -60,8 +60,8 @@ class EnvoyLimits:
         the rest is for those, and one upstream gets at most half of that.
         """
         to_ext_authz, to_gate = min(MAX_EXT_AUTHZ_CONNECTIONS, descriptors // 8), descriptors // 4
-        left = max(4, descriptors - to_ext_authz - to_gate - _BASE_DESCRIPTORS - workers * _WORKER_DESCRIPTORS)
-        return cls(heap, min(connections, left // 2), to_ext_authz, to_gate, left // 4)
+        remaining = max(4, descriptors - to_ext_authz - to_gate - _BASE_DESCRIPTORS - workers * _WORKER_DESCRIPTORS)
+        return cls(heap, min(connections, remaining // 2), to_ext_authz, to_gate, remaining // 4)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,12 +61,12 @@ def secrets_for(options: Options, acme_state: AcmeState, placeholder: Certificat
     """Return the current certificates by secret name."""
     pairs = {f"configured-{number}": pair for number, pair in enumerate(options.certificate_pairs)}
     pairs |= {_secret_name(host): pair for host, pair in acme_state.pairs.items()}
-    found = {}
+    secrets = {}
     for name in certificate_names(options):
         pair = pairs.get(name, placeholder)
         staple = acme_state.staple(_fingerprint(pair.certificate)) if acme_state.staples else b""
-        found[name] = StapledCertificate(pair, staple)
-    return found
+        secrets[name] = StapledCertificate(pair, staple)
+    return secrets
 
 
 class EnvoyCertificates:

@@ -25,7 +25,7 @@ def records_for(peers: Iterable[Address]) -> bytes:
 
 
 def control_listener(path: Path, port: int) -> Json:
-    """Return the listener resource, on a Unix socket that only this user can open. `port` is the one that clients connect to."""
+    """Return the listener resource, on a Unix socket that only this user can open. Clients connect to `port`."""
     source = render_script(_SCRIPT, {"PORT": quoted_bytes(port.to_bytes(2, "big"))})
     manager: Json = {
         "@type": f"{TYPE}extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",

@@ -185,8 +185,8 @@ def _acme_chain(limits: ListenerLimits, chain: Json) -> Json:
 
 def _client_ca_names(options: Options) -> str:
     """Return the CA certificates whose names the handshake sends, by which browsers select client certificates."""
-    found = dict.fromkeys(pem for pem in (options.client_ca, *(route.tls_downstream_client_ca for route in options.policy)) if pem)
-    return "\n".join(pem.decode("ascii") for pem in found)
+    authorities = dict.fromkeys(pem for pem in (options.client_ca, *(route.tls_downstream_client_ca for route in options.policy)) if pem)
+    return "\n".join(pem.decode("ascii") for pem in authorities)
 
 
 def _connections(limits: ListenerLimits, ext_authz: ExtAuthzFilter, *, requests_client_cert: bool, streams: int) -> Json:

@@ -194,7 +194,7 @@ async def _clusters(client: httpx.AsyncClient, kind: str, missing: frozenset[str
 
 
 async def _config_dump(client: httpx.AsyncClient, **params: str) -> list[Json]:
-    answer = await client.get("http://envoy/config_dump", params=params)
-    answer.raise_for_status()
-    configs: list[Json] = answer.json().get("configs", [])
+    response = await client.get("http://envoy/config_dump", params=params)
+    response.raise_for_status()
+    configs: list[Json] = response.json().get("configs", [])
     return configs

@@ -43,10 +43,10 @@ class UpgradeReaper:
             while self._closing:
                 await asyncio.sleep(max(_EVERY, elapsed / _MAX_CPU_SHARE))
                 closing, started_at = dict(self._closing), loop.time()
-                left = await self._shut_down_connections(closing)
+                undelivered = await self._shut_down_connections(closing)
                 elapsed = loop.time() - started_at
                 for peer, expires_at in closing.items():
-                    if self._closing.get(peer) == expires_at and (peer not in left or expires_at < loop.time()):
+                    if self._closing.get(peer) == expires_at and (peer not in undelivered or expires_at < loop.time()):
                         del self._closing[peer]
         finally:
             self._closing.clear()
@@ -56,7 +56,7 @@ def access_log(path: str) -> Json:
     """Return the access log of upgrades, tunnels and responses that gate's internal listener has ended."""
     switched: Json = {"status_code_filter": {"comparison": {"op": "EQ", "value": {"default_value": 101, "runtime_key": "gate.switched"}}}}
     connected: Json = {"header_filter": {"header": {"name": ":method", "string_match": {"exact": "CONNECT"}}}}
-    answered: Json = {"header_filter": {"header": {"name": AUTHORIZED, "present_match": True}}}
-    by_gate: Json = {"response_flag_filter": {"flags": ["UC"]}}
-    ended = {"and_filter": {"filters": [by_gate, {"or_filter": {"filters": [switched, connected, answered]}}]}}
-    return file_log(path, f"{LOG_UPGRADE}%DOWNSTREAM_DIRECT_REMOTE_ADDRESS% %PROTOCOL%\n", ended)
+    authorized: Json = {"header_filter": {"header": {"name": AUTHORIZED, "present_match": True}}}
+    closed_by_gate: Json = {"response_flag_filter": {"flags": ["UC"]}}
+    condition = {"and_filter": {"filters": [closed_by_gate, {"or_filter": {"filters": [switched, connected, authorized]}}]}}
+    return file_log(path, f"{LOG_UPGRADE}%DOWNSTREAM_DIRECT_REMOTE_ADDRESS% %PROTOCOL%\n", condition)

@@ -133,8 +133,8 @@ class Channel(Protocol):
         self._deadline.start(self._read_budget, partial(self._on_write_timeout, "body"))
 
     def pause_body_timer(self, exchange: Exchange) -> None:
-        if exchange is self._exchange and not exchange.is_response_complete and (left := self._deadline.clear()) is not None:
-            self._read_budget = left
+        if exchange is self._exchange and not exchange.is_response_complete and (remaining := self._deadline.clear()) is not None:
+            self._read_budget = remaining
 
     def pause_reading(self) -> None:
         if not self._is_read_paused:
@@ -149,13 +149,13 @@ class Channel(Protocol):
     def start_tunnel(self, protocol: TunnelProtocol) -> tuple[TunnelTransport, bytes]:
         """Hand all further bytes to the protocol. Return the transport and the bytes already received."""
         self.tunnel = protocol
-        sent_ahead, self._buffer = bytes(self._buffer), bytearray()
+        client_prefix, self._buffer = bytes(self._buffer), bytearray()
         self._deadline.close()
         self._priority.promote()
         self.resume_reading()
         if self.context.is_stopping:
             self.loop.call_soon(protocol.stopped)
-        return TunnelTransport(self, self._socket), sent_ahead
+        return TunnelTransport(self, self._socket), client_prefix
 
     def should_close(self, head: RequestHead, response: ResponseHead) -> bool:
         """Return whether the connection closes after this response. Decided once, when the response head is written."""
@@ -302,5 +302,5 @@ class Channel(Protocol):
         if self._exchange is not None and self._exchange.buffered + len(self._buffer) >= listener_limits.BODY_BUFFER_BYTES:
             self.pause_reading()
 
-    def _on_write_timeout(self, what: str) -> None:
-        self.reject(RequestRejected(408, f"The request {what} took too long."))
+    def _on_write_timeout(self, part: str) -> None:
+        self.reject(RequestRejected(408, f"The request {part} took too long."))

@@ -225,7 +225,7 @@ def _parse_framing(special: dict[bytes, list[bytes]], head: RequestHead) -> None
         if b"close" in [option.strip(b" \t") for option in value.lower().split(b",")]:
             head.wants_close = True
     if any(protocol in value.lower() for value in special.get(b"upgrade", ()) for protocol in (b"websocket", b"spdy/")):
-        # Whatever the response is, bytes after a handshake are frames and never another request.
+        # Bytes after a handshake are frames and never another request, for every response.
         head.ends_http = head.wants_close = True
     if (expectations := special.get(b"expect")) is not None:
         if [value.lower() for value in expectations] != [b"100-continue"]:

@@ -50,7 +50,7 @@ class ChallengeOnlyFactory(AcmeChallengeFactory):
 
 
 class RejectingProtocol(PreambleProtocol):
-    """Protocol that rejects clients which offer other protocols besides `acme-tls/1`."""
+    """Protocol that rejects clients that also offer other protocols than `acme-tls/1`."""
 
     def __init__(self) -> None:
         super().__init__(HANDSHAKE_TIMEOUT_SECONDS)

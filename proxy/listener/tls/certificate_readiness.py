@@ -24,12 +24,12 @@ CACHE_FOR = timedelta(seconds=10)
 
 def configured_expiries(options: Options) -> dict[str, float]:
     """Return the expiry (Unix seconds) of the configured certificates by their first name; the earliest, if several share a name."""
-    found: dict[str, float] = {}
+    expiries: dict[str, float] = {}
     for pair in options.certificate_pairs:
         leaf = x509.load_pem_x509_certificates(pair.certificate)[0]
-        name, ends = next(iter(dns_names(leaf)), pair.source), leaf.not_valid_after_utc.timestamp()
-        found[name] = min(ends, found.get(name, ends))
-    return found
+        name, expires_at = next(iter(dns_names(leaf)), pair.source), leaf.not_valid_after_utc.timestamp()
+        expiries[name] = min(expires_at, expiries.get(name, expires_at))
+    return expiries
 
 
 class CertificateReadiness:
@@ -66,16 +66,20 @@ class CertificateReadiness:
 
 def _validity_problem(leaf: x509.Certificate, now: datetime) -> str:
     """Return the problem with the validity period, or ""."""
-    not_before, ends = leaf.not_valid_before_utc, leaf.not_valid_after_utc
+    not_before, not_after = leaf.not_valid_before_utc, leaf.not_valid_after_utc
     if now < not_before:
         return f"is not valid before {format_utc(not_before.timestamp())}"
-    if now >= ends:
-        return f"expired at {format_utc(ends.timestamp())}"
-    return f"expires at {format_utc(ends.timestamp())}" if ends - now < min(WARN_BEFORE, (ends - not_before) / WARN_FRACTION) else ""
+    if now >= not_after:
+        return f"expired at {format_utc(not_after.timestamp())}"
+    return (
+        f"expires at {format_utc(not_after.timestamp())}"
+        if not_after - now < min(WARN_BEFORE, (not_after - not_before) / WARN_FRACTION)
+        else ""
+    )
 
 
 def _list_hosts(prefix: str, hosts: Iterable[str], predicate: Callable[[str], bool]) -> Iterator[str]:
-    found = [host for host in hosts if predicate(host)]
-    if found:
-        more = f" and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""
-        yield f"{prefix} {', '.join(found[:MAX_LISTED])}{more}"
+    selected = [host for host in hosts if predicate(host)]
+    if selected:
+        more = f" and {len(selected) - MAX_LISTED} more" if len(selected) > MAX_LISTED else ""
+        yield f"{prefix} {', '.join(selected[:MAX_LISTED])}{more}"

@@ -25,7 +25,7 @@ class ClientHelloParser:
     def __init__(self) -> None:
         self._fed_bytes = 0
         self._header = b""  # of the incomplete record header
-        self._left = 0  # bytes left in the current record
+        self._remaining = 0  # bytes left in the current record
         self._message = bytearray()
 
     def feed(self, data: bytes) -> ClientHello | None:
@@ -35,9 +35,9 @@ class ClientHelloParser:
         """
         offset = 0
         while offset < len(data):
-            if self._left:
-                part = data[offset : offset + self._left]
-                self._left -= len(part)
+            if self._remaining:
+                part = data[offset : offset + self._remaining]
+                self._remaining -= len(part)
                 self._message += part
             else:
                 part = data[offset : offset + 5 - len(self._header)]
@@ -55,8 +55,8 @@ class ClientHelloParser:
             raise UnreadableClientHello("not a handshake record")
         self._header = header
         if len(header) == 5:
-            self._header, self._left = b"", int.from_bytes(header[3:], "big")
-            if self._left == 0:
+            self._header, self._remaining = b"", int.from_bytes(header[3:], "big")
+            if self._remaining == 0:
                 raise UnreadableClientHello("a record of nothing")
 
     def _complete_message(self) -> bytes | None:
@@ -112,7 +112,7 @@ def _parse(hello: _HelloFields) -> ClientHello:
 
 
 def _protocols(listed: _HelloFields) -> tuple[bytes, ...]:
-    found = []
+    protocols = []
     while listed.rest:
-        found.append(listed.vector(1).rest)
-    return tuple(found)
+        protocols.append(listed.vector(1).rest)
+    return tuple(protocols)
