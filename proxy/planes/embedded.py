@@ -1,9 +1,7 @@
 """Embedded data plane: authorizes a request, forwards it or sends gate's response, and writes one access-log line."""
 
-import time
 from collections.abc import Awaitable
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from config.options import Options
@@ -12,23 +10,21 @@ from foundation.errors import (
     BadRequest,
     BrokerError,
     EnvoyUnavailable,
-    FileDescriptorsExhausted,
     NoIdentity,
     UpstreamCredentialsUnavailable,
     UpstreamError,
-    UpstreamTimeout,
 )
 from foundation.telemetry.http_metrics import CLIENT_CLOSED
 from foundation.telemetry.tracing.spans import active_span
 from foundation.web.asgi_types import Header, Receive, Send
-from proxy.forwarding.http_forwarding import ForwardResult, ResponseRule, StreamHandle, TerminationReason, UpgradeHandler, forward
+from proxy.forwarding.http_forwarding import ForwardResult, ResponseRule, StreamHandle, UpgradeHandler, forward
 from proxy.forwarding.tcp_tunnel import TunnelLimits, tunnel_tcp
 from proxy.incoming_request import IncomingRequest
 from proxy.observe.request_recorder import RequestContext
 from proxy.observe.request_spans import forward_span
-from proxy.planes.open_streams import Stream
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.planes.shared_resources import SharedResources
+from proxy.planes.tracked_stream import TrackedStream, record_tunnel_bytes
 from proxy.responses.denials import TooManyTunnels, denial_from_error
 from proxy.responses.renderer import send_denial
 from proxy.route_forwarding import ForwardingTable
@@ -95,21 +91,6 @@ class EmbeddedDataPlane:
         hash_key = self._hash_key(forwarding.cluster, decision) if forwarding.cluster is not None else ""
         return forwarding.build_request(decision.incoming, verdict, credentials, hash_key)
 
-    def open_stream(self, decision: RequestDecision) -> Stream:
-        """Open the stream of a forwarded request.  The caller must close it with `streams.close`."""
-        # Because no record is deleted when a token expires, only the clock can end its stream.
-        identity, route = decision.check.identity, decision.check.decision.route
-        is_token = identity is not None and identity.is_bearer
-        expires_by_time = is_token or (route is not None and route.is_time_dependent)
-        return self.streams.open(
-            decision.incoming,
-            decision.session_id,
-            decision.change_count,
-            expires_by_time=expires_by_time,
-            needs_provider=is_token,
-            expires_at=decision.check.valid_until,
-        )
-
     async def _save_form(self, decision: RequestDecision, receive: Receive) -> SavedForm | NotSaved | None:
         # Because only Envoy forwards to upstream_http2 routes, this data plane could not replay the form.
         incoming, route = decision.incoming, decision.check.decision.route
@@ -134,7 +115,7 @@ class EmbeddedDataPlane:
             result = await (forwarding if active_span() is None else forward_span(outgoing, forwarding))
             handle.status, handle.termination = result.status, result.termination
             if outgoing.statistics is not None:
-                _record_tunnel_bytes(outgoing.statistics, result)
+                record_tunnel_bytes(outgoing.statistics, result)
         return result
 
     def forward_request(
@@ -165,12 +146,12 @@ class EmbeddedDataPlane:
             result = await tunnel_tcp(name, dial_upstream, take_over, headers, receive, limits, handle, client_half_closes=half_closes)
             handle.status, handle.termination = result.status, result.termination
             if statistics is not None:
-                _record_tunnel_bytes(statistics, result)
+                record_tunnel_bytes(statistics, result)
         return result
 
-    def track(self, decision: RequestDecision, selection: ClusterSelection | None, statistics: RouteStatistics | None) -> "TrackedStream":
+    def track(self, decision: RequestDecision, selection: ClusterSelection | None, statistics: RouteStatistics | None) -> TrackedStream:
         """Return the context of a forwarded request, in which `streams` may end it and its upstream counts it as active."""
-        return TrackedStream(self, decision, selection, statistics)
+        return TrackedStream(self.streams, decision, selection, statistics)
 
     def _record_no_healthy_upstream(self, decision: RequestDecision | None) -> None:
         if decision is None or decision.check.decision.route is None:
@@ -197,63 +178,8 @@ class EmbeddedDataPlane:
         return decision.check.valid_until if isinstance(verdict, Forward) else 0.0
 
 
-class TrackedStream:
-    """Stream while it is carried; it is told how that went.  (A class: a generator's context costs a request five times as much.)"""
-
-    __slots__ = ("_decision", "_plane", "_selection", "_started_at", "_statistics", "_stream")
-
-    def __init__(
-        self, plane: EmbeddedDataPlane, decision: RequestDecision, selection: ClusterSelection | None, statistics: RouteStatistics | None
-    ):
-        self._plane, self._decision, self._selection, self._statistics = plane, decision, selection, statistics
-
-    def __enter__(self) -> Stream:
-        self._started_at = time.perf_counter()
-        stream = self._stream = self._plane.open_stream(self._decision)
-        if self._selection is not None:
-            self._selection.start()
-        if self._statistics is not None:
-            self._statistics.start()
-        return stream
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        stream, status = self._stream, None
-        if isinstance(error, UpstreamError):
-            status = error.status
-            if isinstance(error, UpstreamTimeout):
-                stream.termination = TerminationReason.TIMEOUT
-            if not isinstance(error, FileDescriptorsExhausted):  # which says nothing of the upstream
-                stream.status = status
-        elif isinstance(error, AccessRevoked):
-            stream.termination = TerminationReason.ACCESS_ENDED
-        if (statistics := self._statistics) is not None:
-            seconds = time.perf_counter() - self._started_at if stream.duration_seconds is None else stream.duration_seconds
-            statistics.finish(status or stream.status, seconds)
-            if stream.termination is not TerminationReason.COMPLETE:
-                record_termination(statistics, stream.termination)
-        self._plane.streams.close(stream)
-        if self._selection is not None:
-            self._selection.finish(stream.status)
-
-
-def record_termination(statistics: RouteStatistics, termination: TerminationReason) -> None:
-    """Count how a request ended that did not end well."""
-    if termination is TerminationReason.UPSTREAM_RESET:
-        statistics.received_resets += 1
-    elif termination in (TerminationReason.TIMEOUT, TerminationReason.IDLE_TIMEOUT):
-        statistics.timeouts += 1
-    elif termination is not TerminationReason.COMPLETE:
-        statistics.sent_resets += 1
-
-
-def _record_tunnel_bytes(statistics: RouteStatistics, result: ForwardResult) -> None:
-    if result.bytes_received is not None:
-        statistics.sent_bytes += result.bytes_received
-        statistics.received_bytes += result.bytes_sent
-
-
 def _takeover_extension(incoming: IncomingRequest) -> dict[str, Any]:
-    """The listener's way to hand over a connection, client and all."""
+    """Return the listener's extension that hands over the client's connection.  Raises HandshakeRefused if there is none."""
     tunnel: dict[str, Any] | None = incoming.scope.get("extensions", {}).get("gate.tunnel")
     if tunnel is None:
         raise HandshakeRefused(501, "this server can't hand a connection over, or not by this version of HTTP: ask by HTTP/1.1")

@@ -15,6 +15,7 @@ from databroker.store.base import RecordChange
 from foundation.telemetry import metrics
 from proxy.observe.request_recorder import CLIENT_CLOSED
 from proxy.planes.open_streams import OpenStreams
+from proxy.planes.tracked_stream import open_stream
 from proxy.verdict import RequestDecision
 from tests.support.asgi import CURL, NAVIGATION, SCRIPT, Answer, body_of, incoming_from
 from tests.support.proxied import proxied
@@ -257,8 +258,9 @@ async def test_a_stream_that_time_may_end_is_known_as_one(expires_by_time: bool,
 async def test_a_stream_of_a_token_is_known_as_one_that_time_and_the_provider_may_end(tmp_path: Path) -> None:
     async with proxied(tmp_path, ANYONE) as gate:
         by_token, by_session = (
-            gate.plane.open_stream(
-                RequestDecision(incoming_from(URL), AuthorizationResult(NO_ROUTE, user(session_id=id), valid_until=7.0), 0.0, 0)
+            open_stream(
+                gate.streams,
+                RequestDecision(incoming_from(URL), AuthorizationResult(NO_ROUTE, user(session_id=id), valid_until=7.0), 0.0, 0),
             )
             for id in ("bearer/1", "s1")
         )
