@@ -17,13 +17,13 @@ from foundation.errors import ConfigError, Problem
 from foundation.values import HostPort
 from foundation.web.asgi_types import Application
 from proxy.listener.bounded_accept import BACKLOG, port_from_socket
+from proxy.listener.connection_preamble import PreambleFactory
 from proxy.listener.event_loop import reactor_loop
 from proxy.listener.half_close import HalfClosingTLS
 from proxy.listener.http1.http1_channel import Channel
 from proxy.listener.https_redirects import HttpsRedirects
 from proxy.listener.listener_context import Lifecycle, ListenerConfig, ListenerContext, ListenerState, default_state
 from proxy.listener.listener_limits import ListenerLimits
-from proxy.listener.preamble import PreambleFactory
 from proxy.listener.proxy_protocol.header_reader import ProxyProtocolFactory
 from proxy.listener.server import ChannelFactory, GateServer
 from proxy.listener.tls.acme_challenge import AcmeChallengeFactory, ChallengeOnlyFactory

@@ -15,7 +15,7 @@ from foundation.errors import UpstreamError
 from foundation.telemetry import metrics
 from proxy.rewriting.target import upstream_hostname
 from proxy.upstreams import upstream_tls
-from proxy.upstreams.load_balancing import HashTable, balancer
+from proxy.upstreams.load_balancers import HashTable, balancer
 from proxy.upstreams.outgoing_request import OutgoingRequest, Upstream
 from proxy.upstreams.outliers import OutlierDetector, OutlierState
 

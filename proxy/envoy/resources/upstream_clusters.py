@@ -187,7 +187,7 @@ def _cluster(route: Route, upstream: Upstream, family: str, bundle: str | None, 
 
 
 def _tls(route: Route, upstream: Upstream, host: str, bundle: str | None) -> Mapping[str, Any]:
-    """As `proxy/upstreams/upstream_tls.py` says it to OpenSSL."""
+    """Return the TLS settings of an upstream, the same as in `proxy/upstreams/upstream_tls.py`."""
     name = upstream.server_hostname or host
     common: Json = {
         "alpn_protocols": ["h2" if route.upstream_http2 else "http/1.1"],

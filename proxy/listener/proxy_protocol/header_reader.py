@@ -6,8 +6,8 @@ import structlog
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.interfaces import IAddress, IProtocolFactory
 
+from proxy.listener.connection_preamble import PreambleFactory, PreambleProtocol
 from proxy.listener.listener_limits import ListenerLimits
-from proxy.listener.preamble import PreambleFactory, PreambleProtocol
 from proxy.listener.proxy_protocol.proxy_header import MalformedProxyHeader, parse_header
 
 log = structlog.get_logger(__name__)

@@ -14,8 +14,8 @@ from twisted.internet.protocol import Factory
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from zope.interface import implementer
 
+from proxy.listener.connection_preamble import PreambleFactory, PreambleProtocol
 from proxy.listener.listener_limits import ListenerLimits
-from proxy.listener.preamble import PreambleFactory, PreambleProtocol
 from proxy.listener.tls.acme_state import AcmeChallenge, AcmeState
 from proxy.listener.tls.client_hello import ClientHello, ClientHelloParser, UnreadableClientHello
 from proxy.listener.tls.self_signed import ACME_TLS, tls_alpn_context

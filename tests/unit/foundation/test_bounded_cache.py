@@ -37,8 +37,8 @@ BOUNDED_OTHERWISE = {
     "proxy/client_address.py:trusted_peers": CONFIGURED,
     "proxy/envoy/resources/certificate_secrets.py:_fingerprint": CONFIGURED,
     "proxy/rewriting/request_headers.py:gate_cookie_filter": CONFIGURED,
-    "proxy/upstreams/load_balancing.py:maglev": CONFIGURED,
-    "proxy/upstreams/load_balancing.py:ring_hash": CONFIGURED,
+    "proxy/upstreams/load_balancers.py:maglev": CONFIGURED,
+    "proxy/upstreams/load_balancers.py:ring_hash": CONFIGURED,
     "proxy/upstreams/upstream_tls.py:_context": CONFIGURED,
 }
 

@@ -3,7 +3,7 @@
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.testing import StringTransport
 
-from proxy.listener.preamble import PreambleFactory, PreambleProtocol
+from proxy.listener.connection_preamble import PreambleFactory, PreambleProtocol
 from tests.support.eventually import eventually
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from config.routes.route import Route
 from config.routes.upstreams.load_balancing import LeastRequestSettings
-from proxy.upstreams.load_balancing import LeastRequest, RandomChoice, RoundRobin, balancer, maglev, ring_hash
+from proxy.upstreams.load_balancers import LeastRequest, RandomChoice, RoundRobin, balancer, maglev, ring_hash
 
 WEIGHTS = st.lists(st.integers(1, 40), min_size=1, max_size=8)
 KEYS = [b"session-%d" % number for number in range(3000)]
