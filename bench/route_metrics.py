@@ -67,7 +67,7 @@ async def requests(directory: Path) -> bool:
 async def processor_time(gate: Proxied) -> float:
     began = time.process_time()
     for _ in range(REQUESTS):
-        await gate.ask("https://app.example.com/")
+        await gate.send("https://app.example.com/")
     gate.canary.requests.clear()
     return (time.process_time() - began) / REQUESTS
 

@@ -34,14 +34,14 @@ async def measured(pid: int, port: int, upstream: EndlessUpstream, silent: type[
         await upstream.is_open("/large", 20)
     await upstream.is_open("/large", 0)
     before = weight(pid)
-    goal = upstream.begun["/large"] + count
+    goal = upstream.started["/large"] + count
     most = heaviest = 0
 
     async def watch(seconds: float, *, for_all: bool) -> None:
         nonlocal most, heaviest
         for _ in range(int(seconds * 10)):
             most, heaviest = max(most, upstream.open["/large"]), max(heaviest, weight(pid))
-            if for_all and upstream.begun["/large"] >= goal:
+            if for_all and upstream.started["/large"] >= goal:
                 return
             await asyncio.sleep(0.1)
 

@@ -42,7 +42,7 @@ atexit.register(lambda: _maker == os.getpid() and shutil.rmtree(_authorities.par
 _connect = socket.socket.connect
 
 # What takes longest begins first and the many short files come last, so that no worker is left alone with a long one.
-LONGEST = [
+SLOWEST_FIRST = [
     "attack/test_http_samples.py",
     "integration/test_silent_line.py",
     "integration/test_silent_readers.py",
@@ -58,7 +58,7 @@ LONGEST = [
     "integration/test_log_reader.py",
     "contract/test_stores.py",
     "integration/test_real_readers.py",
-    "integration/test_wrong_clock.py",
+    "integration/test_clock_skew.py",
     "contract/test_verdict_matrix.py",
     *("attack/", "integration/", "contract/", "repo/", "mutants/"),
     *("unit/config/reference/test_schema.py", "unit/proxy/listener/http1/test_channel.py", "unit/"),
@@ -67,8 +67,8 @@ LONGEST = [
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Within a place of LONGEST the order stays the one of the seed."""
-    starts = [f"tests/{name}" for name in LONGEST]
+    """Put SLOWEST_FIRST first. Within each of its entries, the order of the seed stays."""
+    starts = [f"tests/{name}" for name in SLOWEST_FIRST]
     items.sort(key=lambda item: next((place for place, start in enumerate(starts) if item.nodeid.startswith(start)), len(starts)))
 
 

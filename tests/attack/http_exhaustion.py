@@ -16,7 +16,7 @@ import h2.settings
 
 from tests.attack.run import REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import Target
-from tests.support.cookies import of_client
+from tests.support.cookies import client_cookies
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.upstream import SampleUpstream
 
@@ -55,7 +55,7 @@ async def _burst(target: Target, *, ends: bool) -> Outcome:
         try:
             async with gate.client() as browser:
                 expect((await sign_in(browser, gate.url(HOST), "alice")).status_code == 200, "no user could sign in")
-                cookie = of_client(browser, HOST)
+                cookie = client_cookies(browser, HOST)
             if ends:
                 reader, writer = await _download(gate, cookie)
             async with _strangers(gate):

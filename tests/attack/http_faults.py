@@ -16,7 +16,7 @@ from tests.attack.http_victims import victim as started
 from tests.attack.run import ACCEPTED, REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import Answer, Target, new_marker
 from tests.support.children import wait_until
-from tests.support.cookies import values_of
+from tests.support.cookies import gate_values
 from tests.support.gate import AUTHENTICATE_HOST, HTML, follow, sign_in
 
 RECOVERED_WITHIN = 10.0  # seconds
@@ -137,7 +137,7 @@ async def signing_in(store: str, starve: Starve, _: Target) -> Outcome:
             await sign_in(client, f"https://{victim.host('any')}/", "bob")
         await recovered(victim)
         if "_gate" in {each.name for each in client.cookies.jar if each.domain == "any.localhost"}:
-            outcome = await is_bob(victim, values_of(client, "any.localhost"))
+            outcome = await is_bob(victim, gate_values(client, "any.localhost"))
     async with victim.browser() as client:
         page = await sign_in(client, f"https://{victim.host('any')}/", "bob")
         expect(page.status_code == 200, f"afterwards a sign-in ends with {page.status_code}")
@@ -158,7 +158,7 @@ async def signing_out(store: str, starve: Starve, _: Target) -> Outcome:
     victim = await started(store)
     async with victim.browser() as client:
         await sign_in(client, f"https://{victim.host('any')}/", "bob")
-        cookie = values_of(client, "any.localhost")
+        cookie = gate_values(client, "any.localhost")
         page = await follow(client, await client.get(victim.gate.url(AUTHENTICATE_HOST, "/.gate/"), headers=HTML))
         (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
         status = 0

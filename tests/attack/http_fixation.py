@@ -8,8 +8,8 @@ import httpx
 from tests.attack.http_cookies import ORDERS, received
 from tests.attack.run import REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import Target, new_marker
-from tests.support.cookies import values_of
-from tests.support.development_provider import pick_person
+from tests.support.cookies import gate_values
+from tests.support.development_provider import pick_user
 from tests.support.gate import AUTHENTICATE_HOST, HTML, follow, sign_in, sign_out
 
 
@@ -62,7 +62,7 @@ async def _planted(label: str, user: str, target: Target) -> Outcome:
         client.event_hooks["request"] = [plant]
         page = await sign_in(client, f"https://{target.host('any')}/", user)
         expect(page.status_code == 200, f"locked out with status {page.status_code}", value)
-        own = values_of(client, "any.localhost")
+        own = gate_values(client, "any.localhost")
     expect(own != value and await _user_of_cookie(target, own) == f"{user}@example.com", "the sign-in created no new session", own)
     expect(await _user_of_cookie(target, value) is None, "a planted value became a session", value)
     return REFUSED
@@ -71,7 +71,7 @@ async def _planted(label: str, user: str, target: Target) -> Outcome:
 async def _ended(target: Target, user: str) -> bytes:
     async with target.browser() as client:
         await sign_in(client, f"https://{target.host('any')}/", user)
-        value = values_of(client, "any.localhost")
+        value = gate_values(client, "any.localhost")
         await _sign_out(client, target)
     return value
 
@@ -104,7 +104,7 @@ async def _signs_in_alongside(order: str, target: Target) -> Outcome:
         page = await follow(client, await client.get(f"https://{target.host('group')}/", headers=HTML))
         expect(page.status_code == 200, f"locked out of the next host with status {page.status_code}")
         for host, user in (("any.localhost", "alice"), ("group.localhost", "alice")):
-            email = await _user_of_cookie(target, values_of(client, host), host.partition(".")[0])
+            email = await _user_of_cookie(target, gate_values(client, host), host.partition(".")[0])
             expect(email == f"{user}@example.com", f"{email} at {host}")
         presented = await client.get(target.gate.url(AUTHENTICATE_HOST, "/.gate/"), headers={"Accept": "application/json"})
         expect(presented.json()["user"]["email"] == "alice@example.com", f"the page of another user: {presented.text[:300]}")
@@ -115,12 +115,12 @@ async def _signs_out_alongside(order: str, target: Target) -> Outcome:
     async with target.browser() as mallory, target.browser() as client:
         attacker_value = await _everywhere(mallory, target, "carol")
         await sign_in(client, f"https://{target.host('any')}/", "alice")
-        own = values_of(client, "any.localhost")
+        own = gate_values(client, "any.localhost")
         client.event_hooks["request"] = [partial(_plant, attacker_value, order)]
         answer = await _sign_out(client, target)
         expect(answer.status_code in (200, 302, 303), f"sign-out answered {answer.status_code}")
         expect(await _user_of_cookie(target, own) is None, "the person's own session lives on")
-        expect(await _user_of_cookie(target, values_of(mallory, "any.localhost")) is None, "the planted session lives on")
+        expect(await _user_of_cookie(target, gate_values(mallory, "any.localhost")) is None, "the planted session lives on")
         gone = [line for line in answer.headers.get_list("set-cookie") if line.startswith(("_gate=;", "__Host-_gate=;", '_gate=""'))]
         expect(len(gone) > 2 and all("Max-Age=0" in line for line in gone), f"cookies stay: {gone}")
     return REFUSED
@@ -148,7 +148,7 @@ PLANTABLE = (
 async def _attempt_planted(callback: str, name: str, target: Target) -> Outcome:
     async with target.browser() as mallory, target.browser() as victim:
         page = await follow(mallory, await mallory.get(f"https://{target.host('any')}/", headers=HTML))
-        picked = await pick_person(mallory, page, "carol")
+        picked = await pick_user(mallory, page, "carol")
         if callback == "the route's":
             picked = await mallory.send(_next(picked))
         url = str(_next(picked).url)

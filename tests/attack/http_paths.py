@@ -8,8 +8,8 @@ from urllib.parse import quote, unquote_to_bytes
 from tests.attack.http_canary import Hit
 from tests.attack.run import ACCEPTED, REFUSED, Case, Indexed, Outcome, attack, expect
 from tests.attack.target import FORWARD_AUTH_HOST, LAYOUT_SITES, Target, new_marker
-from tests.support.path_layouts import open_to_all
-from tests.support.path_readers import READERS, served
+from tests.support.path_parsers import READERS, served
+from tests.support.route_layouts import open_to_all
 
 SPELLINGS = (
     *(b"", b"/", b"//", b"///", b"/./", b"/../", b"/.", b"/..", b"x/../", b"x/..", b".", b"..", b"...", b"./", b"../", b"/.../"),

@@ -11,7 +11,7 @@ from tests.attack.http_victims import KEEPING, STORES, restart_gate, restart_sto
 from tests.attack.http_websocket_clients import _signed_out
 from tests.attack.run import ACCEPTED, REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import SIGNED_IN_SITES, Target, new_marker, sign_in_all_users
-from tests.support.cookies import values_of
+from tests.support.cookies import gate_values
 from tests.support.gate import follow, sign_in, sign_out
 
 WAYS = (signal.SIGTERM, signal.SIGKILL, None)  # None: gate lives on, its store is killed and started again
@@ -77,7 +77,7 @@ async def _cookies(target: Target, user: str, *, signs_out: bool) -> dict[str, b
         for number, site in enumerate(SITES):
             url = f"https://{target.host(site)}{SIGNED_IN_SITES[site]}"
             await (follow(client, await client.get(url, headers=HTML)) if number else sign_in(client, url, user))
-        found = {site: values_of(client, target.host(site).partition(":")[0]) for site in SITES}
+        found = {site: gate_values(client, target.host(site).partition(":")[0]) for site in SITES}
         for site in SITES:
             expect(await _reaches(target, site, found[site]), f"the session at {site} was none to begin with")
         if signs_out:

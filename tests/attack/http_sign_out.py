@@ -6,7 +6,7 @@ from functools import partial
 
 from tests.attack.run import REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import Target, new_marker
-from tests.support.cookies import values_of
+from tests.support.cookies import gate_values
 from tests.support.gate import HTML, follow, sign_in
 
 SITES = ("any", "bare", "default")
@@ -24,7 +24,7 @@ async def _replay(user: str, target: Target) -> Outcome:
         await sign_in(client, f"https://{target.host(SITES[0])}/", user)
         for site in SITES[1:]:
             await follow(client, await client.get(f"https://{target.host(site)}/", headers=HTML))
-        copies = {site: values_of(client, target.host(site).partition(":")[0]) for site in SITES}
+        copies = {site: gate_values(client, target.host(site).partition(":")[0]) for site in SITES}
         for site in SITES:
             expect(await _reaches(target, site, copies[site]), f"the session at {site} was none to begin with")
         home = target.gate.url("authenticate.localhost", "/.gate/")

@@ -14,7 +14,7 @@ import httpx
 from tests.attack.http_canary import Canary, CanaryServer, Hit, Ledger, Script, _Connection
 from tests.attack.run import expect
 from tests.attack.target import ALL_USERS, ANY_USER, ENGINEERS, IDENTITY, Target, _PlainBuilder
-from tests.support.cookies import values_of
+from tests.support.cookies import gate_values
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import AUTHENTICATE_HOST, HTML, GateBuilder, follow, sign_in
 from tests.support.websockets import ACCEPT, CLOSE, TEXT, Frame, from_server, read_frame
@@ -149,7 +149,7 @@ class Stage(Target):
                 url = f"https://{place}/"
                 await (follow(client, await client.get(url, headers=HTML)) if number else sign_in(client, url, user))
                 name = place.partition(":")[0]
-                found[place] = values_of(client, name)
+                found[place] = gate_values(client, name)
                 client.cookies.delete("_gate", domain=name, path="/")
         return found
 

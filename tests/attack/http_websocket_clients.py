@@ -10,7 +10,7 @@ from tests.attack.http_stage import FRIEND, Stage, stage, take_frame
 from tests.attack.http_websocket import BEHIND, ENDS, attempt_to_open, handshake, some_bytes
 from tests.attack.run import Case, Outcome, attack, expect
 from tests.attack.target import Target, new_marker
-from tests.support.cookies import values_of
+from tests.support.cookies import gate_values
 from tests.support.gate import AUTHENTICATE_HOST, sign_in, sign_out
 from tests.support.websockets import ACCEPT, CLOSE, KEY, TEXT, from_client
 
@@ -187,7 +187,7 @@ def ended(target: Target) -> Iterator[Case]:
 async def _signed_out(user: str, way: bytes, target: Stage, _: Target) -> Outcome:
     async with target.browser() as client:
         await sign_in(client, f"https://{target.host('any')}/", user)
-        cookie = b"Cookie: _gate=%b\r\n" % values_of(client, "any.localhost")
+        cookie = b"Cookie: _gate=%b\r\n" % gate_values(client, "any.localhost")
         tunnels = [await _opened(target, way, cookie) for _ in range(3)]
         await sign_out(client, target.gate)
     started = asyncio.get_running_loop().time()

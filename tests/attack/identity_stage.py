@@ -17,7 +17,7 @@ from typing import Any
 from tests.attack import target as frame
 from tests.attack.http_canary import Canary, CanaryServer, Hit, Ledger, Script
 from tests.attack.identity_browser import Answer, Browser, Connections
-from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, PEOPLE, Bend, FakeIdP
+from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, PEOPLE, FakeIdP, Overrides
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate
 
 # Access by site: `anyone` any signed-in person, `corp` by domain, `ann` by address, `claim` by the claim `email`.
@@ -37,7 +37,7 @@ class Provider:
         self.idp: FakeIdP = asyncio.run_coroutine_threadsafe(FakeIdP.started(), self._loop).result(10)
 
     def straighten(self) -> None:
-        self.idp.bend = Bend()
+        self.idp.bend = Overrides()
 
     def close(self) -> None:
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
@@ -72,7 +72,7 @@ class Stage:
         return self.upstream.ledger
 
     @property
-    def bend(self) -> Bend:
+    def bend(self) -> Overrides:
         return self.provider.idp.bend
 
     @property

@@ -131,7 +131,7 @@ class User:
         socket = self.held["websocket"] = RawWebSocket(port, tls=tls, server_name=SOCKETS)
         lines = (f"Cookie: {self.browser.cookie_header(SOCKETS)}", f"Origin: {stage.url(SOCKETS, '')}")
         expect(socket.open(f"{SOCKETS}:{port}", "/polite", *lines).status == 101, "no websocket")
-        socket.say(TEXT, b"hello")
+        socket.send_frame(TEXT, b"hello")
         expect(socket.frame().payload == b"hello", "no echo")
         download = self.held["download"] = RawClient(port, tls=tls, server_name=PAGES)
         head = f"GET /drip HTTP/1.1\r\nHost: {PAGES}:{port}\r\nCookie: {self.browser.cookie_header(PAGES)}\r\n\r\n"

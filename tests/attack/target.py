@@ -16,7 +16,7 @@ group     allowed_groups engineering, identity headers                any       
 bare      any signed-in person, no identity headers                   public    everybody, identity headers
 mixed     /admin, /exact (path), /re/<letters>/private (regex): group engineering -> canary "secret"; the rest public -> "open"
 inverse   /public/: everybody -> "open"; the rest group engineering -> "secret"
-layout<n> the layouts of tests/support/path_layouts.py: what is open to everybody -> "open", the rest group engineering -> "secret"
+layout<n> the layouts of tests/support/route_layouts.py: what is open to everybody -> "open", the rest group engineering -> "secret"
 cors      group engineering with cors_allow_preflight                 rewrite   /api/, /cut -> /base/ (prefix_rewrite), /to/ -> /deep/to/
 redirect  redirect routes, no canary                                  hostile   everybody; attacks fill `canary.scripts`; timeout 1 s
 setter    everybody, with set_request_headers                         default   any signed-in person, at the default port (no port in Host)
@@ -42,10 +42,10 @@ from tests.attack.http_canary import Canary, CanaryServer, Ledger
 from tests.attack.http_responses import Response, split_responses
 from tests.attack.patience import Others, read_all
 from tests.support.certs import CertificateFiles
-from tests.support.cookies import values_of
+from tests.support.cookies import gate_values
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import EverythingOnLoopback, GateBuilder, RunningGate, follow, sign_in
-from tests.support.path_layouts import LAYOUTS
+from tests.support.route_layouts import LAYOUTS
 
 ENGINEERS = {"allowed_groups": ["engineering"]}
 ANY_USER = {"allow_any_authenticated_user": True}
@@ -204,7 +204,7 @@ class Target:
             for number, site in enumerate(sites):
                 url = f"https://{self.host(site)}{SIGNED_IN_SITES[site]}"
                 await (follow(client, await client.get(url, headers={"Accept": "text/html"})) if number else sign_in(client, url, user))
-            found = {site: values_of(client, self.host(site).partition(":")[0]).split(b"; __Host-_gate=") for site in sites}
+            found = {site: gate_values(client, self.host(site).partition(":")[0]).split(b"; __Host-_gate=") for site in sites}
         self.companions |= dict(found.values())
         return {site: value for site, (value, _) in found.items()}
 

@@ -20,10 +20,10 @@ from tests.support.asgi_servers import AT_A_SOCKET, OTHERS, TLS_ELSEWHERE, daphn
 from tests.support.browser import headless_browser
 from tests.support.certs import certificate_files
 from tests.support.children import clean_environment, free_port, wait_until
-from tests.support.cookies import of_client
+from tests.support.cookies import client_cookies
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.fork_server import manage, python
 from tests.support.gate import GateBuilder, RunningGate, sign_in, sign_out
-from tests.support.prepared import manage, python
 from tests.support.raw_http import WAIT, Broken, RawClient
 from tests.support.upstream import RecordingUpstream, SampleUpstream, ThreadedUpstream
 from tests.support.websockets import BINARY, CLOSE, TEXT, RawWebSocket, SocketUpstream, handshake
@@ -271,7 +271,7 @@ def test_a_websocket_that_is_not_let_in_reaches_no_application(stage: Stage, nam
 async def test_identity_headers_only_with_a_live_session(stage: Stage) -> None:
     async with stage.gate.client() as client:
         assert (await sign_in(client, stage.gate.url(APP, "/first"), "alice")).status_code == 200
-        cookie = of_client(client, APP)
+        cookie = client_cookies(client, APP)
         for head in ("GET /x HTTP/1.1\nHost: HOST", UPGRADE):
             assert stage.ask(APP, f"{head}\nCookie: {cookie}\nX-Gate-Claim-Email: FORGED") in (200, 101)
             (received,) = stage.recorder.received
@@ -304,8 +304,8 @@ async def test_the_end_of_a_session_ends_its_websocket(stage: Stage, way: str) -
     async with stage.gate.client() as client:
         await sign_in(client, stage.gate.url(MEMBERS, "/hold"), "bob")
         with stage.client(MEMBERS) as websocket:
-            assert websocket.open(stage.name(MEMBERS), "/polite", f"Cookie: {of_client(client, MEMBERS)}").status == 101
-            websocket.say(TEXT, b"here")
+            assert websocket.open(stage.name(MEMBERS), "/polite", f"Cookie: {client_cookies(client, MEMBERS)}").status == 101
+            websocket.send_frame(TEXT, b"here")
             assert websocket.frame().payload == b"here"
             before = stage.ended_requests(101)
             await ENDS[way](stage, client)
@@ -320,7 +320,7 @@ async def test_the_end_of_a_session_breaks_its_download_off(stage: Stage, way: s
     async with stage.gate.client() as client:
         await sign_in(client, stage.gate.url(DRIPS, "/"), "bob")
         with stage.client(DRIPS) as download:
-            head = f"GET /drip HTTP/1.1\r\nHost: {stage.name(DRIPS)}\r\nCookie: {of_client(client, DRIPS)}\r\n\r\n"
+            head = f"GET /drip HTTP/1.1\r\nHost: {stage.name(DRIPS)}\r\nCookie: {client_cookies(client, DRIPS)}\r\n\r\n"
             download.send(head.encode())._until(b"\r\n\r\n")
             assert download.chunk()[:1] == b"."
             before = stage.ended_requests(200)
@@ -360,8 +360,8 @@ def test_messages_pass_whole_both_ways(stage: Stage, opcode: int, size: int) -> 
         assert client.open(stage.name(SOCKETS), "/polite").status == 101
         payload = b"x" * size
         for _ in range(2):
-            client.say(opcode, payload)
-        client.say(opcode, b"the end")
+            client.send_frame(opcode, payload)
+        client.send_frame(opcode, b"the end")
         incoming = [client.frame()]
         while incoming[-1].payload != b"the end":
             incoming.append(client.frame())
@@ -369,7 +369,7 @@ def test_messages_pass_whole_both_ways(stage: Stage, opcode: int, size: int) -> 
         expected = [] if size == 0 and stage.server == "Daphne's own classes" else [payload, payload]
         assert [frame.payload for frame in incoming] == [*expected, b"the end"]
         assert {frame.opcode for frame in incoming} == {opcode}
-        client.say(CLOSE, b"\x0f\xa2bye")
+        client.send_frame(CLOSE, b"\x0f\xa2bye")
         # autobahn, which Daphne uses, answers a Close frame with a different code.
         assert client.frame().close_code == (1000 if stage.server == "Daphne's own classes" else 4002)
 

@@ -19,13 +19,13 @@ import httpx
 import pytest
 
 from tests.support.children import free_port, wait_until
-from tests.support.cookies import of_client
+from tests.support.cookies import client_cookies
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import HTML, GateBuilder, RunningGate, follow, sign_in, sign_out
 from tests.support.raw_http import Broken, RawClient, RawResponse
 from tests.support.raw_http2 import RawHttp2Client
 from tests.support.reloading import reload
-from tests.support.upstream import OK, CanaryUpstream, Conversation, SampleUpstream
+from tests.support.upstream import OK, Exchange, RawUpstream, SampleUpstream
 from tests.support.websockets import CLOSE, TEXT, RawWebSocket, SocketUpstream
 
 APP, PUBLIC, CANARY, SOCKETS, DOWN, SHADOWED, HTTP2, PATHS, DENIED = (
@@ -108,7 +108,7 @@ def test_form_without_session_is_saved_or_page_explains(gate: RunningGate, is_ht
 async def session(gate: RunningGate, user: str = "alice", host: str = APP) -> str:
     async with gate.client() as client:
         await sign_in(client, gate.url(host, "/not-here"), user)
-        return of_client(client, host)
+        return client_cookies(client, host)
 
 
 def ask(
@@ -179,8 +179,8 @@ async def test_each_request_has_one_line_in_the_log(gate: RunningGate) -> None:
 
 
 def reported_in_shadow(gate: RunningGate, request_id: str) -> list[tuple[str, str]]:
-    told = [entry for entry in gate.log if entry.get("event") == "shadow decision" and entry["request_id"] == request_id]
-    return [(entry["route"], entry["outcome"]) for entry in told]
+    entries = [entry for entry in gate.log if entry.get("event") == "shadow decision" and entry["request_id"] == request_id]
+    return [(entry["route"], entry["outcome"]) for entry in entries]
 
 
 async def test_decision_is_logged_once_on_each_plane(gate: RunningGate) -> None:
@@ -315,10 +315,10 @@ async def test_upstream_error_in_the_accepted_format(gate: RunningGate) -> None:
 
 @asynccontextmanager
 async def canary(
-    gate: RunningGate, script: Callable[[Conversation], object] | None = None, answer: bytes = OK, **keys: object
-) -> AsyncIterator[CanaryUpstream]:
+    gate: RunningGate, script: Callable[[Exchange], object] | None = None, answer: bytes = OK, **keys: object
+) -> AsyncIterator[RawUpstream]:
     """The route of the canary leads to one of this test's own, by a reload."""
-    async with CanaryUpstream(answer, script=script) as running:  # type: ignore[arg-type]
+    async with RawUpstream(answer, script=script) as running:  # type: ignore[arg-type]
         policy = [route if CANARY not in route["from"] else {**route, "to": running.url, **keys} for route in gate.builder.policy]
         await asyncio.to_thread(reload, gate, policy=policy)
         yield running
@@ -326,7 +326,7 @@ async def canary(
 
 @pytest.mark.parametrize("name", ["Remote.User", "X-Webauth-User"])
 async def test_identity_header_of_one_route_is_removed_on_others(name: str, gate: RunningGate) -> None:
-    async def keep(conversation: Conversation) -> None:
+    async def keep(conversation: Exchange) -> None:
         while head := await conversation.head():
             received.append(head)
             await conversation.send(OK)
@@ -335,9 +335,9 @@ async def test_identity_header_of_one_route_is_removed_on_others(name: str, gate
     reporting = {"identity_headers": "remote-user", "set_request_headers": {"X-Webauth-User": "${claim.email}"}}
     async with canary(gate, keep) as running:
         open_to_all = {"from": f"https://{CANARY}:{gate.port}", "to": running.url, **PUBLIC_KEYS}
-        told = {"from": f"https://{CANARY}:{gate.port}", "to": f"{running.url}/", "allow_any_authenticated_user": True, **reporting}
+        identified = {"from": f"https://{CANARY}:{gate.port}", "to": f"{running.url}/", "allow_any_authenticated_user": True, **reporting}
         others = [route for route in gate.builder.policy if CANARY not in route["from"]]
-        for policy in ([open_to_all], [{**told, "prefix": "/told/"}, open_to_all], [open_to_all]):
+        for policy in ([open_to_all], [{**identified, "prefix": "/told/"}, open_to_all], [open_to_all]):
             await asyncio.to_thread(reload, gate, policy=[*others, *policy])
             assert (await asyncio.to_thread(ask, gate, "/", f"{name}: admin", "X-Mine: 1", host=CANARY)).status == 200
     assert [b"admin" in head for head in received] == [True, False, True]
@@ -395,7 +395,7 @@ async def test_what_an_application_answers_is_no_refusal_of_the_listener(gate: R
 async def test_duplicate_credential_headers_are_cleaned(gate: RunningGate) -> None:
     received: list[bytes] = []
 
-    async def keep(conversation: Conversation) -> None:
+    async def keep(conversation: Exchange) -> None:
         while head := await conversation.head():
             received.append(head)
             await conversation.send(OK)
@@ -412,7 +412,7 @@ async def test_duplicate_credential_headers_are_cleaned(gate: RunningGate) -> No
 async def test_no_connection_that_an_upstream_knows_a_user_by_serves_another(scheme: str, logs_it: bool, gate: RunningGate) -> None:
     """An upstream that authenticates connections, as IIS does. An unknown scheme counts if the upstream sends `Persistent-Auth`."""
 
-    async def mailbox(conversation: Conversation) -> None:
+    async def mailbox(conversation: Exchange) -> None:
         owner = b"nobody"
         while head := await conversation.head():
             owner = b"alice" if b"\r\nauthorization:" in head.lower() else owner
@@ -471,11 +471,11 @@ async def test_route_refusal_message(method: str, accept: str, gate: RunningGate
     async with canary(gate, answer=OK.replace(b"\r\n\r\n", b"\r\n" + OUTPUT + b"\r\n", 1), **RULES):
         answer = await asyncio.to_thread(ask, gate, "/", f"Accept: {accept}", method=method, host=CANARY)
     assert answer.status == 200
-    told = [(name.lower(), value) for name, value in answer.headers]
+    sent = [(name.lower(), value) for name, value in answer.headers]
     expected = {"x-frame-options": "DENY", "x-odd": "a=b&c; %41 100% ü, +x", "content-security-policy": "default-src 'none'"}
     expected |= {"set-cookie": "theirs=1", "x-kept": "1"}
     referenced_inputs = {*expected, "server", "x-powered-by", "strict-transport-security"}
-    assert sorted(pair for pair in told if pair[0] in referenced_inputs) == sorted(expected.items())
+    assert sorted(pair for pair in sent if pair[0] in referenced_inputs) == sorted(expected.items())
 
 
 async def test_gates_own_answers_have_the_headers_of_all_routes(gate: RunningGate) -> None:
@@ -488,7 +488,7 @@ async def test_gates_own_answers_have_the_headers_of_all_routes(gate: RunningGat
 
 
 async def test_a_trailer_is_no_header(gate: RunningGate) -> None:
-    async def read_all(conversation: Conversation) -> None:
+    async def read_all(conversation: Exchange) -> None:
         head, rest = await conversation.head(), b""
         while not rest.endswith(b"\r\n0\r\n\r\n"):
             rest += await conversation.read(1)
@@ -504,7 +504,7 @@ async def test_a_trailer_is_no_header(gate: RunningGate) -> None:
 
 
 async def test_an_answer_that_takes_too_long_is_a_504(gate: RunningGate) -> None:
-    async def silent(conversation: Conversation) -> None:
+    async def silent(conversation: Exchange) -> None:
         await conversation.request()
         await conversation.ended()
 
@@ -520,7 +520,7 @@ CHUNKED, LONG = ("Transfer-Encoding: chunked", b"2\r\n%b\r\n"), ("Content-Length
 async def test_bodies_stream_both_ways(framing: str, piece: bytes, gate: RunningGate) -> None:
     """An upload reaches its upstream, and the answer its client, before either has ended; a short one, which has said so, may wait."""
 
-    async def mirror(conversation: Conversation) -> None:
+    async def mirror(conversation: Exchange) -> None:
         await conversation.head()
         await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")
         for output in (b"ab", b"cd"):
@@ -544,7 +544,7 @@ async def test_bodies_stream_both_ways(framing: str, piece: bytes, gate: Running
 
 
 async def test_a_large_answer_arrives_whole(gate: RunningGate) -> None:
-    async def flood(conversation: Conversation) -> None:
+    async def flood(conversation: Exchange) -> None:
         await conversation.request()
         await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2097152\r\n\r\n")
         for _ in range(32):
@@ -565,7 +565,7 @@ async def test_session_end_closes_its_streams(gate: RunningGate, upstream: Sampl
     async with gate.client() as client:
         await sign_in(client, gate.url(APP), "alice")
         await follow(client, await client.get(gate.url(SOCKETS, "/not-here"), headers=HTML))
-        cookie = of_client(client, SOCKETS)
+        cookie = client_cookies(client, SOCKETS)
         drip = await client.send(client.build_request("GET", gate.url(APP, "/drip")), stream=True)
         bytes_of_it = drip.aiter_raw()
         assert await asyncio.wait_for(anext(bytes_of_it), SOON)
@@ -573,7 +573,7 @@ async def test_session_end_closes_its_streams(gate: RunningGate, upstream: Sampl
             lines = (f"Cookie: {cookie}", f"Origin: {gate.url(SOCKETS, '')}")
             opened = socket.open(f"{SOCKETS}:{gate.port}", "/polite", *lines)
             assert (opened.status, opened.header("x-of-route")) == (101, "1")
-            socket.say(TEXT, b"hello")
+            socket.send_frame(TEXT, b"hello")
             assert (await asyncio.to_thread(socket.frame)).payload == b"hello"
             started_at = time.monotonic()
             await sign_out(client, gate)
@@ -594,7 +594,7 @@ async def test_websocket_close_arrives_at_once(gate: RunningGate) -> None:
         with RawWebSocket(gate.port, tls=tls, server_name=SOCKETS) as socket:
             opened = socket.open(f"{SOCKETS}:{gate.port}", "/polite", *lines)
             assert (opened.status, opened.header("x-of-route")) == (101, "1")
-            socket.say(CLOSE, b"\x03\xe8")
+            socket.send_frame(CLOSE, b"\x03\xe8")
             assert socket.frame().close_code == 1000
             started_at = time.monotonic()
             assert socket.rest() == b""
@@ -653,8 +653,8 @@ async def test_a_method_that_could_be_mistaken_for_another_is_refused(gate: Runn
     assert ask(gate, "/open/x", *preflight, host=PUBLIC, method="OPTIONS").status == 400
     if is_envoy:
         with RawHttp2Client(gate.port, gate.certificates.client_context(), PUBLIC) as client:
-            assert [client.ask(method, "/open/x", f"{PUBLIC}:{gate.port}").status for method in odd] == [400] * len(odd)
-            assert client.ask("GET", "/open/x", f"{PUBLIC}:{gate.port}").status == 200
+            assert [client.request(method, "/open/x", f"{PUBLIC}:{gate.port}").status for method in odd] == [400] * len(odd)
+            assert client.request("GET", "/open/x", f"{PUBLIC}:{gate.port}").status == 200
     assert upstream.hits == before + is_envoy
     assert json.loads(ask(gate, "/open/x", host=PUBLIC, method="DELETE").body)["method"] == "DELETE"
     assert ask(gate, "/open/x", host=PUBLIC, method="PROPFIND").status == 501, "says the application"
@@ -670,14 +670,14 @@ async def test_unregistered_method_is_forwarded(gate: RunningGate) -> None:
 async def test_a_client_that_breaks_off_an_upload_is_no_error_of_anybodys(gate: RunningGate) -> None:
     """499 in the log and in the metrics, wherever it stopped."""
 
-    async def reads_on(conversation: Conversation) -> None:
+    async def reads_on(conversation: Exchange) -> None:
         await conversation.ended()
 
     head = f"POST /broken-off HTTP/1.1\r\nHost: {CANARY}:{gate.port}\r\n"
     framings = ("Content-Length: 100000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n")
     bodies = ("", "5\r\nab", "5\r\nabcde\r\n", "400\r\n" + "x" * 1024 + "\r\n")
 
-    def break_off(upstream: CanaryUpstream, framing: str, body: str, *, with_reset: bool) -> None:
+    def break_off(upstream: RawUpstream, framing: str, body: str, *, with_reset: bool) -> None:
         incoming = upstream.connections
         with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=CANARY) as client:
             client.send(f"{head}{framing}{body}".encode())
@@ -700,18 +700,18 @@ async def test_a_trailer_of_an_answer_passes_over_http2_alone(gate: RunningGate,
     trailers = b"X-Sum: 5\r\nSet-Cookie: _gate=x\r\n"
     answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n2\r\nok\r\n0\r\n" + trailers + b"\r\n"
 
-    def told() -> bytes:
+    def received_body() -> bytes:
         with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=CANARY) as client:
             client.send(f"GET / HTTP/1.1\r\nHost: {CANARY}:{gate.port}\r\nConnection: close\r\n\r\n".encode())
             return client.rest()
 
     def received_over_http2() -> dict[str, str]:
         with RawHttp2Client(gate.port, gate.certificates.client_context(), CANARY) as client:
-            assert client.ask("GET", "/", f"{CANARY}:{gate.port}").body == b"ok"
+            assert client.request("GET", "/", f"{CANARY}:{gate.port}").body == b"ok"
             return client.trailers
 
     async with canary(gate, answer=answer):
-        received = (await asyncio.to_thread(told)).lower()
+        received = (await asyncio.to_thread(received_body)).lower()
         assert not is_envoy or await asyncio.to_thread(received_over_http2) == {"x-sum": "5"}
     assert received.partition(b"\r\n\r\n")[2] == b"2\r\nok\r\n0\r\n\r\n", "no client need read one that it has not asked for"
 

@@ -19,7 +19,7 @@ SECRETS = ("token-1", "okta-key", "ghp_token", "glpat-token", "robot:", "PRIVATE
 
 @pytest.fixture(params=[kind.provider for kind in KINDS])
 async def directory(request: pytest.FixtureRequest) -> AsyncIterator[FakeDirectory]:
-    async with FakeDirectory.of(request.param) as running:
+    async with FakeDirectory.for_kind(request.param) as running:
         yield running
 
 
@@ -74,7 +74,7 @@ def change(directory: FakeDirectory) -> None:
 
 def in_no_group(stage: Stage, known: Mapping[str, Any]) -> dict[str, Any]:
     """How those are known who are listed no longer, where only who is in a group is listed."""
-    return {} if stage.directory.lists_everybody else {id: DirectoryUser(id, issuer=stage.directory.issuer) for id in known}
+    return {} if stage.directory.lists_all_users else {id: DirectoryUser(id, issuer=stage.directory.issuer) for id in known}
 
 
 async def test_what_changes_is_followed(stage: Stage) -> None:
@@ -143,7 +143,7 @@ async def test_any_page_that_fails_leaves_everything_as_it_was(stage: Stage, fau
     assert len(targets) > 3
     for target in targets if ALL else targets[list(FAULTS).index(fault) % SAMPLE :: SAMPLE]:
         stage.directory.fault = lambda request, target=target: FAULTS[fault] if request.target == target else None  # type: ignore[misc]
-        run = await stage.read_anew()
+        run = await stage.read_after_restart()
         assert run.error, f"{target} failed without an error"
         assert not any(secret in run.error for secret in SECRETS)
         assert await stage.versions() == before, target
@@ -154,7 +154,7 @@ async def test_a_page_that_never_comes_is_not_waited_for(stage: Stage) -> None:
     before = await stage.versions()
     for target in {request.path for request in stage.directory.requests}:
         stage.directory.fault = lambda request, target=target: Answer(never=True) if request.path == target else None  # type: ignore[misc]
-        assert "idp_refresh_directory_timeout" in (await stage.read_anew(timeout=0.05)).error
+        assert "idp_refresh_directory_timeout" in (await stage.read_after_restart(timeout=0.05)).error
     assert await stage.versions() == before
 
 
@@ -185,7 +185,7 @@ async def test_credentials_never_leave_the_directorys_own_host(stage: Stage) -> 
         stage.directory.foreign = ""
         redirect = Answer(302, b"", {"Location": f"{foreign.url}/x"})
         stage.directory.fault = lambda request: redirect if not request.path.endswith("/token") else None
-        assert "status 302" in (await stage.read_anew()).error
+        assert "status 302" in (await stage.read_after_restart()).error
         assert foreign.requests == []
 
 
@@ -214,14 +214,14 @@ async def test_a_reading_that_would_remove_more_than_half_stops(stage: Stage) ->
     assert "users would be removed" in run.error
     assert "--force" in run.error
     assert await stage.versions() == before
-    assert (await stage.read_anew()).error == ""
+    assert (await stage.read_after_restart()).error == ""
     assert await stage.users() == known | stage.directory.expected()[0]
 
 
 async def test_no_output_holds_a_secret(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     await stage.read()
     stage.directory.fault = lambda request: as_json({}, 401)
-    run = await stage.read_anew()
+    run = await stage.read_after_restart()
     output = "".join(capsys.readouterr()) + run.error + repr(stage.source.__dict__)
     assert not any(secret in output for secret in SECRETS)
 

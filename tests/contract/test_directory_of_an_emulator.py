@@ -17,16 +17,16 @@ async def test_people_and_groups_of_okta_and_their_changes_become_records(emulat
     try:
         okta.ask("PUT", f"/groups/{engineering}/users/{alice}")
         assert (await stage.read()).error == ""
-        person = (await stage.users())[f"okta/{alice}"]
-        assert (person.email, person.name) == (ALICE, "Alice Adams")
-        assert engineering in person.group_ids
-        assert sales not in person.group_ids
+        user = (await stage.users())[f"okta/{alice}"]
+        assert (user.email, user.name) == (ALICE, "Alice Adams")
+        assert engineering in user.group_ids
+        assert sales not in user.group_ids
         assert {(await stage.groups())[id].name for id in (engineering, sales)} == {"Engineering", "Sales"}
 
         okta.ask("PUT", f"/groups/{sales}/users/{alice}")
         okta.ask("DELETE", f"/groups/{engineering}/users/{alice}")
         # A full synchronization: unlike Okta, this emulator does not report changed members of a group.
-        assert (await stage.read_anew()).error == ""
+        assert (await stage.read_after_restart()).error == ""
         groups = set((await stage.users())[f"okta/{alice}"].group_ids)
         assert (sales in groups, engineering in groups) == (True, False)
 
@@ -35,7 +35,7 @@ async def test_people_and_groups_of_okta_and_their_changes_become_records(emulat
         assert set(found.user.group_ids) == groups
 
         before = await stage.versions()
-        assert (await stage.read_anew()).changed == 0
+        assert (await stage.read_after_restart()).changed == 0
         assert await stage.versions() == before
     finally:
         for group in (engineering, sales):

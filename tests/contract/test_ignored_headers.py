@@ -14,7 +14,7 @@ from tests.support.gate import GateBuilder, RunningGate
 from tests.support.internal_headers import dropped_names
 from tests.support.raw_http import Broken, RawClient
 from tests.support.raw_http2 import RawHttp2Client
-from tests.support.upstream import CanaryUpstream
+from tests.support.upstream import RawUpstream
 
 HOST = "public.localhost"
 MARK = "192.0.2.66"  # fits a header of any meaning
@@ -38,8 +38,8 @@ def gate(request: pytest.FixtureRequest, port: int, tmp_path_factory: pytest.Tem
 
 
 @pytest.fixture
-async def upstream(port: int) -> AsyncIterator[CanaryUpstream]:
-    async with CanaryUpstream(port=port) as running:
+async def upstream(port: int) -> AsyncIterator[RawUpstream]:
+    async with RawUpstream(port=port) as running:
         yield running
 
 
@@ -58,7 +58,7 @@ def by_http2(gate: RunningGate, lines: list[str], *, trailers: bool = False) -> 
     pairs = tuple((name, value) for name, _, value in (line.partition(": ") for line in lines))
     with RawHttp2Client(gate.port, gate.certificates.client_context(), HOST) as client:
         granted = {"body": b"hi", "trailers": pairs} if trailers else {}
-        return client.ask("POST" if trailers else "GET", "/", f"{HOST}:{gate.port}", *(() if trailers else pairs), **granted).status
+        return client.request("POST" if trailers else "GET", "/", f"{HOST}:{gate.port}", *(() if trailers else pairs), **granted).status
 
 
 def ways(gate: RunningGate) -> list[partial[int]]:
@@ -71,7 +71,7 @@ def test_the_code_names_them() -> None:
     assert len(dropped_names()) > 150
 
 
-async def test_no_upstream_gets_a_header_that_gate_ignores(gate: RunningGate, upstream: CanaryUpstream) -> None:
+async def test_no_upstream_gets_a_header_that_gate_ignores(gate: RunningGate, upstream: RawUpstream) -> None:
     for send in ways(gate):
         for name in dropped_names():
             before = len(upstream.requests)
@@ -85,7 +85,7 @@ async def test_no_upstream_gets_a_header_that_gate_ignores(gate: RunningGate, up
             assert bool(received) == (status == 200), (send.func, name)
 
 
-async def test_no_upstream_gets_a_trailer(gate: RunningGate, upstream: CanaryUpstream) -> None:
+async def test_no_upstream_gets_a_trailer(gate: RunningGate, upstream: RawUpstream) -> None:
     """The canary takes a trailer for an error."""
     allowed = [name for name in dropped_names() if name not in FRAMING]
     for send in ways(gate):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from authorize.policy.decision import Outcome, decide
 from authorize.policy.route_table import RouteTable
 from foundation.errors import BadRequest
-from tests.support.path_layouts import EVERYTHING, LAYOUTS, STATIC, Written, open_to_all
-from tests.support.path_readers import READERS, served
+from tests.support.path_parsers import READERS, served
+from tests.support.route_layouts import EVERYTHING, LAYOUTS, STATIC, LayoutRoute, open_to_all
 from tests.unit.authorize.builders import NOW, make_route, request, table
 
 
@@ -45,10 +45,10 @@ DENIALS = st.one_of(
         max_size=1,
     ),
 )
-ROUTES = st.lists(st.builds(Written, CONDITIONS, st.booleans(), DENIALS), min_size=1, max_size=4)
+ROUTES = st.lists(st.builds(LayoutRoute, CONDITIONS, st.booleans(), DENIALS), min_size=1, max_size=4)
 
 
-def require_same_reading(layout: list[Written], routes: RouteTable, target: str) -> None:
+def require_same_reading(layout: list[LayoutRoute], routes: RouteTable, target: str) -> None:
     try:
         path = request(target).path
         is_let_in = passes_unasked(routes, target)
@@ -60,13 +60,13 @@ def require_same_reading(layout: list[Written], routes: RouteTable, target: str)
             assert found is None or open_to_all(layout, found), f"{name} serves {found} for {path}"
 
 
-def routes_of(layout: list[Written]) -> RouteTable:
+def routes_of(layout: list[LayoutRoute]) -> RouteTable:
     protected = {"allow_any_authenticated_user": True}
     return table(*(make_route(**route.keys(), **({} if route.is_open else protected)) for route in layout))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-def test_what_passes_in_a_usual_layout_every_server_may_serve(layout: list[Written]) -> None:
+def test_what_passes_in_a_usual_layout_every_server_may_serve(layout: list[LayoutRoute]) -> None:
     routes = routes_of(layout)
 
     @settings(max_examples=50)
@@ -79,7 +79,7 @@ def test_what_passes_in_a_usual_layout_every_server_may_serve(layout: list[Writt
 
 @settings(max_examples=250)
 @given(ROUTES, st.lists(st.one_of(PATHS, AROUND), min_size=3, max_size=3))
-def test_what_passes_in_any_layout_every_server_may_serve(layout: list[Written], targets: list[str]) -> None:
+def test_what_passes_in_any_layout_every_server_may_serve(layout: list[LayoutRoute], targets: list[str]) -> None:
     routes = routes_of(layout)
     for target in targets:
         require_same_reading(layout, routes, target)
@@ -153,7 +153,7 @@ NAMES = [
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("stored", ["", "@:!$&'()*+,=~"], ids=["encoded by programs", "as browsers write them"])
-def test_ordinary_paths_select_their_route(layout: list[Written], stored: str) -> None:
+def test_ordinary_paths_select_their_route(layout: list[LayoutRoute], stored: str) -> None:
     """By its rules, whatever they say: none is refused for how it is written."""
     routes = routes_of(layout)
     for name in NAMES:
@@ -164,7 +164,7 @@ def test_ordinary_paths_select_their_route(layout: list[Written], stored: str) -
 
 
 @given(st.text(string.ascii_letters + string.digits + "-_~!$&'()*+,=:@ ä漢", min_size=1, max_size=12), ROUTES)
-def test_an_ordinary_name_is_never_refused_for_how_it_is_written(name: str, layout: list[Written]) -> None:
+def test_an_ordinary_name_is_never_refused_for_how_it_is_written(name: str, layout: list[LayoutRoute]) -> None:
     decide(request("/" + quote(name, safe="")), None, routes_of(layout), NOW)
     decide(request("/admin/" + quote(name, safe="@:!$&'()*+,=~")), None, routes_of(layout), NOW)
 

@@ -12,7 +12,7 @@ from authorize.policy.policy_request import ClientCertificate, PolicyRequest
 from config.routes.route import Route
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
 from tests.support.policy_cases import Cases
-from tests.support.policy_reference import ABSENT, Asked, Person, outcome
+from tests.support.policy_reference import ABSENT, ReferenceRequest, ReferenceUser, outcome
 from tests.support.providers import a_provider
 from tests.unit.authorize.builders import make_route, table
 
@@ -28,10 +28,10 @@ def test_decision_matches_documentation() -> None:
         written = cases.route()
         route = table(make_route(**written)).routes()[0]
         for _ in range(requested_of_each):
-            requested = cases.asked()
+            requested = cases.request()
             expected = outcome(written, requested)
             found = evaluate_route(
-                request_of(requested), identity_for(requested.person, route.route, requested.now), route, requested.now
+                request_of(requested), identity_for(requested.user, route.route, requested.now), route, requested.now
             ).outcome.value
             outcomes[expected] += 1
             if found != expected:
@@ -41,7 +41,7 @@ def test_decision_matches_documentation() -> None:
     assert min(outcomes[each] for each in ("allowed", "sign in", "forbidden")) > CASES // 20, outcomes
 
 
-def request_of(requested: Asked) -> PolicyRequest:
+def request_of(requested: ReferenceRequest) -> PolicyRequest:
     certificate = None
     if requested.certificate is not None:
         certificate = ClientCertificate(
@@ -62,7 +62,7 @@ def request_of(requested: Asked) -> PolicyRequest:
     )
 
 
-def identity_for(user: Person | None, route: Route, now: float) -> Identity | None:
+def identity_for(user: ReferenceUser | None, route: Route, now: float) -> Identity | None:
     if user is None:
         return None
     output = user.claims if user.groups_claim is ABSENT else {**user.claims, "groups": user.groups_claim}

@@ -21,7 +21,7 @@ from databroker.store.database import DatabaseStore
 from databroker.store.database_threads import THREADS
 from foundation.errors import BrokerError
 from gateproject.postgresql_engine.base import DeadlineConnection
-from tests.support.faulty_line import FaultyLine
+from tests.support.network_faults import FaultyLink
 from tests.support.stores import use_postgresql
 
 
@@ -40,17 +40,17 @@ async def test_a_restarted_server_is_used_again_and_readers_start_over(database_
 
 
 async def test_silent_connection_blocks_no_thread(database_on_postgresql, postgresql, monkeypatch):
-    with FaultyLine(postgresql.port) as line:
+    with FaultyLink(postgresql.port) as line:
         use_postgresql(postgresql.url.replace(str(postgresql.port), str(line.port)), monkeypatch)
         store = database_on_postgresql(time.time, deadline=1)
         await store.put(SESSION, "a", {"n": 1})
         await asyncio.gather(*(store.get(SESSION, "a") for _ in range(20)))
-        line.silence()
+        line.stall()
         calls = [store.get(SESSION, "a") for _ in range(10)] + [store.put(SESSION, str(number), {}) for number in range(10)]
         async with asyncio.timeout(20):
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} == {BrokerError}
-        line.mend()
+        line.restore()
         async with asyncio.timeout(20):
             while (await asyncio.gather(store.put(SESSION, "b", {}), return_exceptions=True))[0].__class__ is BrokerError:
                 pass
@@ -60,12 +60,12 @@ async def test_silent_connection_blocks_no_thread(database_on_postgresql, postgr
 
 async def test_a_line_that_goes_silent_while_it_is_opened_costs_no_thread(database_on_postgresql, postgresql, monkeypatch):
     """The caller has given up before the work began: nothing it would wait for is still begun."""
-    with FaultyLine(postgresql.port) as line:
+    with FaultyLink(postgresql.port) as line:
         use_postgresql(postgresql.url.replace(str(postgresql.port), str(line.port)), monkeypatch)
         store, opened = database_on_postgresql(time.time, deadline=1), threading.Event()
 
         def fall_silent(**_: object) -> None:
-            line.silence()
+            line.stall()
             opened.wait(30)
 
         connection_created.connect(fall_silent)
@@ -75,7 +75,7 @@ async def test_a_line_that_goes_silent_while_it_is_opened_costs_no_thread(databa
         finally:
             connection_created.disconnect(fall_silent)
             opened.set()
-        line.mend()
+        line.restore()
         async with asyncio.timeout(20):  # each thread in turn
             while any(isinstance(each, BrokerError) for each in await asyncio.gather(*[hold(store) for _ in range(THREADS)])):
                 pass
@@ -107,19 +107,19 @@ async def test_a_connection_is_looked_at_however_many_files_are_open(database_on
 def test_hanging_server_times_out(postgresql, monkeypatch):
     """Django's own threads, to which gate sets no deadline: the admin's tables, the decision log, the admin's pages."""
     monkeypatch.setattr(DeadlineConnection, "max_wait_seconds", 0.5)
-    with FaultyLine(postgresql.port) as line:
+    with FaultyLink(postgresql.port) as line:
         use_postgresql(postgresql.url.replace(str(postgresql.port), str(line.port)), monkeypatch)
 
         def ask() -> Iterator[str]:
             """Run in a separate thread, which has a separate connection."""
             try:
                 StoredRecord.objects.count()
-                line.silence()
+                line.stall()
                 for _ in range(2):
                     with pytest.raises(OperationalError) as received:
                         StoredRecord.objects.count()
                     yield str(received.value)
-                line.mend()
+                line.restore()
                 connection.close()
                 StoredRecord.objects.count()
             finally:

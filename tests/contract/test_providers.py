@@ -45,15 +45,23 @@ def of_emulator(name: str, request: pytest.FixtureRequest) -> Vendor:
                 r"google/goog_[\w-]+",
                 pick_in_form,
                 can_revoke=False,
-                tells_strangers=False,
+                rejects_foreign_tokens=False,
             )
         case "azure":
             url = emulated.url("microsoft", f"/{TENANT}/v2.0")
-            return Vendor(name, {"idp_provider_url": url}, r"azure/[0-9a-f-]{36}", pick_in_form, can_revoke=False, tells_strangers=False)
+            return Vendor(
+                name, {"idp_provider_url": url}, r"azure/[0-9a-f-]{36}", pick_in_form, can_revoke=False, rejects_foreign_tokens=False
+            )
         case "github":
             url = emulated.url("github_server")
             return Vendor(
-                name, {"idp_provider_url": url}, "github/alice", pick_in_form, can_refresh=False, can_revoke=False, tells_strangers=False
+                name,
+                {"idp_provider_url": url},
+                "github/alice",
+                pick_in_form,
+                can_refresh=False,
+                can_revoke=False,
+                rejects_foreign_tokens=False,
             )
         case _:
             return Vendor(name, {"idp_provider_url": emulated.url("okta", "/oauth2/default")}, r"okta/00u\w+", pick_in_form)
@@ -68,7 +76,7 @@ def of_bendable(name: str, idp: FakeIdP) -> Vendor:
         idp.bend.claims = {"iss": idp.issuer + "/"}
     if provider == "azure":
         settings["idp_provider_url"] = f"{idp.issuer}/common/v2.0"
-        idp.serve_discovery_at(f"/common/v2.0{fake_idp.DISCOVERY}", f"{idp.issuer}/{{tenantid}}/v2.0")
+        idp.serve_discovery_from(f"/common/v2.0{fake_idp.DISCOVERY}", f"{idp.issuer}/{{tenantid}}/v2.0")
         idp.bend.claims = {"iss": f"{idp.issuer}/{TENANT}/v2.0", "tid": TENANT, "oid": "the-oid"}
         user_id = "azure/the-oid"
 
@@ -181,8 +189,8 @@ async def test_an_access_token_that_the_provider_does_not_know_ends_the_session(
     _, session = await signed_in(site, vendor)
     forged = replace(session, id="forged", access_token="invented", refresh_token="", access_token_expires_at=time.time() + 600)
     await site.broker.put("session", "forged", forged.to_data(), expires=forged.expires_at)
-    if vendor.tells_strangers:
+    if vendor.rejects_foreign_tokens:
         with pytest.raises(SessionEnded):
             await site.service.refresh.renew("forged", RefreshStep.CLAIMS)
     remaining = [record.id for record in await site.sessions()]
-    assert ("forged" in remaining) is not vendor.tells_strangers
+    assert ("forged" in remaining) is not vendor.rejects_foreign_tokens

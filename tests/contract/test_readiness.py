@@ -18,10 +18,10 @@ from examples.demo.certificates import Authority
 from tests.support.certs import PERMITTED
 from tests.support.children import clean_environment, free_port, wait_until
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.faulty_line import FaultyLine
+from tests.support.fork_server import run
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate
+from tests.support.network_faults import FaultyLink
 from tests.support.postgresql import PostgresServer
-from tests.support.prepared import run
 from tests.support.redis_server import RedisServer
 from tests.support.reloading import reload, replace
 from tests.support.upstream import SampleUpstream
@@ -37,7 +37,7 @@ UNUSED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 class Stage:
     gate: RunningGate
     provider: DevelopmentProvider
-    line: FaultyLine | None  # to the store
+    line: FaultyLink | None  # to the store
     plane: str
 
     @property
@@ -88,12 +88,12 @@ def stage(
     with ExitStack() as stack:
         line = None
         if store == "kvstore":
-            line = FaultyLine(stack.enter_context(RedisServer(directory / "redis")).port)
+            line = FaultyLink(stack.enter_context(RedisServer(directory / "redis")).port)
             url = f"kvstore://localhost:{line.port}/0"
             builder.setting(databroker_storage_type="kvstore", databroker_storage_connection_string=url)
         elif store == "postgresql":
             server = stack.enter_context(PostgresServer())
-            line = FaultyLine(server.port)
+            line = FaultyLink(server.port)
             builder.setting(databroker_storage_type="database", database_url=server.url.replace(str(server.port), str(line.port)))
         if line is not None:
             stack.enter_context(line)
@@ -123,7 +123,7 @@ def test_a_store_that_is_lost_makes_it_not_ready_until_it_is_back(stage: Stage) 
     public = stage.public("/.gate/readyz")
     assert (public.status_code, public.text) == (503, "not ready\n")
     assert stage.public("/ping").status_code == 200
-    stage.line.mend()
+    stage.line.restore()
     stage.comes_to(200, "data broker", "ok")
 
 

@@ -19,8 +19,8 @@ from foundation.crypto.service_account_token import new_token
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.fake_idp import EC_KEY, OTHER_RSA_KEY, public_jwk, signed
+from tests.support.fork_server import run
 from tests.support.gate import GateBuilder, RunningGate
-from tests.support.prepared import run
 from tests.support.raw_http import RawClient
 from tests.support.upstream import SampleUpstream
 from tests.support.websockets import KEY

@@ -18,7 +18,7 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.raw_http import Broken, RawClient, RawResponse
 from tests.support.raw_http2 import RawHttp2Client
-from tests.support.upstream import OK, CanaryUpstream, Conversation, ReceivedRequest
+from tests.support.upstream import OK, Exchange, RawUpstream, ReceivedRequest
 
 APP, MEMBERS, BELOW, TWO = (f"{name}.localhost" for name in ("app", "members", "below", "two"))
 OPEN = {"allow_public_unauthenticated_access": True}
@@ -53,7 +53,7 @@ def head(gate: RunningGate, length: int, *lines: str, host: str = APP, method: s
     return "\r\n".join([f"{method} {path} HTTP/1.1", f"Host: {host}:{gate.port}", f"Content-Length: {length}", *lines, "", ""]).encode()
 
 
-def incoming(upstream: CanaryUpstream) -> ReceivedRequest:
+def incoming(upstream: RawUpstream) -> ReceivedRequest:
     (request,) = upstream.requests
     upstream.requests.clear()
     return request
@@ -64,7 +64,7 @@ SIZES = (0, 1, 1000, MAX_BUFFERED_BODY, MAX_BUFFERED_BODY + 1, 1_000_000)
 
 @pytest.mark.parametrize(("host", "path"), [(APP, b"/in/x"), (BELOW, b"/out/x"), (TWO, b"/in/x")])
 async def test_each_body_arrives_as_it_was_sent(gate: RunningGate, host: str, path: bytes) -> None:
-    async with CanaryUpstream(port=PORT) as upstream:
+    async with RawUpstream(port=PORT) as upstream:
         for method in ("POST", "PUT", "DELETE", "GET"):
             for size in SIZES:
                 body = bytes(at % 251 for at in range(size))
@@ -89,10 +89,10 @@ async def test_http2_body_must_match_content_length(gate: RunningGate) -> None:
     def requested(output: int | None, body: bytes, *trailers: tuple[str, str]) -> RawResponse | None:
         headers = () if output is None else (("content-length", str(output)),)
         with contextlib.suppress(Broken), RawHttp2Client(gate.port, tls(gate), APP) as client:
-            return client.ask("POST", "/x", f"{APP}:{gate.port}", *headers, body=body, trailers=trailers)
+            return client.request("POST", "/x", f"{APP}:{gate.port}", *headers, body=body, trailers=trailers)
         return None
 
-    async with CanaryUpstream(port=PORT) as upstream:
+    async with RawUpstream(port=PORT) as upstream:
         for output, body in ((5, b"12345"), (None, b"12345"), (16_000, b"x" * 16_000)):
             answer = await asyncio.to_thread(requested, output, body)
             assert answer is not None
@@ -122,9 +122,9 @@ async def test_http2_get_with_body_is_refused(gate: RunningGate, body: bytes | N
 
     def requested() -> RawResponse:
         with RawHttp2Client(gate.port, tls(gate), APP) as client:
-            return client.ask("GET", "/x", f"{APP}:{gate.port}", body=body, trailers=trailers)
+            return client.request("GET", "/x", f"{APP}:{gate.port}", body=body, trailers=trailers)
 
-    async with CanaryUpstream(port=PORT) as upstream:
+    async with RawUpstream(port=PORT) as upstream:
         answer = await asyncio.to_thread(requested)
         assert (answer.status, answer.body.decode()) == (411, f"411 \n{default_advice(411)}\n")
         assert "x-gate-" not in str(answer.headers)
@@ -136,7 +136,7 @@ async def test_denied_request_reaches_no_upstream(gate: RunningGate) -> None:
         with connected(gate, MEMBERS) as client:
             return client.send(head(gate, size, "Sec-Fetch-Mode: cors", host=MEMBERS) + b"x" * size).response("POST").status
 
-    async with CanaryUpstream(port=PORT) as upstream:
+    async with RawUpstream(port=PORT) as upstream:
         for size in SIZES:
             assert await asyncio.to_thread(sent, size) == 401
         assert (upstream.connections, upstream.requests) == (0, [])
@@ -148,7 +148,7 @@ async def test_expect_100_continue(gate: RunningGate) -> None:
             first = client.send(head(gate, 5, "Expect: 100-continue")).one_response("POST")
             return [first.status, client.send(b"12345").response("POST").status]
 
-    async with CanaryUpstream(port=PORT) as upstream:
+    async with RawUpstream(port=PORT) as upstream:
         assert await asyncio.to_thread(sent) == [100, 200]
         assert incoming(upstream).body == b"12345"
 
@@ -163,7 +163,7 @@ async def test_stalled_body_gets_408(gate: RunningGate, length: int, sent: int) 
             return answer
 
     path = f"/stops/{length}/{sent}"
-    async with CanaryUpstream(port=PORT):
+    async with RawUpstream(port=PORT):
         answer = await asyncio.to_thread(stopped, path)
         assert (answer.status, b"request body" in answer.body) == (408, True)
         assert answer.header("content-type") == "text/plain; charset=utf-8"
@@ -192,7 +192,7 @@ async def test_a_client_that_drips_is_cut_off(gate: RunningGate, length: int) ->
             raise AssertionError("it may drip for ever")
 
     path = f"/drip/{length}"
-    async with CanaryUpstream(port=PORT) as upstream:
+    async with RawUpstream(port=PORT) as upstream:
         await asyncio.to_thread(dripped, path)
         await has_left(gate, path)
         is_taken_whole = length <= MAX_BUFFERED_BODY and gate.builder.settings["data_plane"] == "envoy"
@@ -210,13 +210,13 @@ async def test_slow_client_above_minimum_rate_is_served(gate: RunningGate) -> No
                 time.sleep(0.3)
             return client.response("POST").status
 
-    async with CanaryUpstream(port=PORT) as upstream:
+    async with RawUpstream(port=PORT) as upstream:
         assert await asyncio.to_thread(sent) == 200
         assert incoming(upstream).body == b"x" * 3000
 
 
 async def test_an_application_may_think_for_longer_than_its_client_may_be_silent(gate: RunningGate) -> None:
-    async def slow(conversation: Conversation) -> None:
+    async def slow(conversation: Exchange) -> None:
         await conversation.request()
         await asyncio.sleep(2.5)
         await conversation.send(OK)
@@ -225,12 +225,12 @@ async def test_an_application_may_think_for_longer_than_its_client_may_be_silent
         with connected(gate) as client:
             return client.send(head(gate, 5) + b"12345").response("POST").status
 
-    async with CanaryUpstream(script=slow, port=PORT):
+    async with RawUpstream(script=slow, port=PORT):
         assert await asyncio.to_thread(sent) == 200
 
 
 async def test_early_upstream_response_is_forwarded(gate: RunningGate) -> None:
-    async def refuses(conversation: Conversation) -> None:
+    async def refuses(conversation: Exchange) -> None:
         await conversation.head()
         await conversation.send(REFUSAL)
 
@@ -242,7 +242,7 @@ async def test_early_upstream_response_is_forwarded(gate: RunningGate) -> None:
                     client.send(b"x" * min(piece, size - at))
             return client.response("POST").body
 
-    async with CanaryUpstream(script=refuses, port=PORT):
+    async with RawUpstream(script=refuses, port=PORT):
         for _ in range(10):
             for size, piece in ((MAX_BUFFERED_BODY, 5000), (MAX_BUFFERED_BODY, MAX_BUFFERED_BODY), (500_000, 50_000)):
                 assert await asyncio.to_thread(sent, size, piece) == b"large"
@@ -257,7 +257,7 @@ async def test_aborted_body_is_not_forwarded(gate: RunningGate) -> None:
         with connected(gate) as client:
             return client.send(head(gate, 9) + b"all of it").response("POST").status
 
-    async with CanaryUpstream(port=PORT) as upstream:
+    async with RawUpstream(port=PORT) as upstream:
         await asyncio.to_thread(left, "/left")
         await asyncio.to_thread(left, "/left/too")
         assert await asyncio.to_thread(whole) == 200

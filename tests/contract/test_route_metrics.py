@@ -95,7 +95,7 @@ def post(gate: RunningGate, host: str) -> None:
 def websocket(gate: RunningGate, host: str) -> None:
     with RawWebSocket(gate.port, tls=gate.certificates.client_context(), server_name=host) as client:
         assert client.open(f"{host}:{gate.port}", "/hold").status == 101
-        client.say(CLOSE, b"\x03\xe8")
+        client.send_frame(CLOSE, b"\x03\xe8")
 
 
 def answers(*codes: int, **more: float) -> dict[str, float]:

@@ -19,12 +19,12 @@ from proxy.rewriting.header_names import fold, is_reserved_header
 from tests.support.browser import headless_browser
 from tests.support.client_certificates import authority
 from tests.support.development_provider import DevelopmentProvider, tokens_of
+from tests.support.external_envoy import APP, AUTHENTICATE, ExternalEnvoy
 from tests.support.front_proxies import Front
-from tests.support.fronts import EXT_AUTHZ, FORWARD_AUTH, AnyFront, session_of, started
+from tests.support.fronts import EXT_AUTHZ, FORWARD_AUTH, AnyFront, session_cookie, started
 from tests.support.gate import sign_in
 from tests.support.internal_headers import dropped_names
 from tests.support.jobs import REFUSED_JOBS, token_of_job
-from tests.support.own_envoy import APP, AUTHENTICATE, OwnEnvoy
 from tests.support.raw_http import RawClient, RawResponse
 from tests.support.upstream import SampleUpstream
 
@@ -53,15 +53,15 @@ def front(request: pytest.FixtureRequest, running: Callable[[str], AnyFront]) ->
 
 
 @pytest.fixture
-def envoy(running: Callable[[str], AnyFront]) -> OwnEnvoy:
+def envoy(running: Callable[[str], AnyFront]) -> ExternalEnvoy:
     found = running("Envoy")
-    assert isinstance(found, OwnEnvoy)
+    assert isinstance(found, ExternalEnvoy)
     return found
 
 
 @pytest.fixture
 async def bob(front: AnyFront) -> str:
-    return await session_of(front, "bob")
+    return await session_cookie(front, "bob")
 
 
 def incoming(page: httpx.Response | RawResponse) -> dict[str, list[str]]:
@@ -80,7 +80,7 @@ def ask(front: AnyFront, target: str, cookie: str, *lines: str, method: str = "G
 
 
 def without_session(front: AnyFront) -> set[int]:
-    return {401} if isinstance(front, OwnEnvoy) else {302, 401}
+    return {401} if isinstance(front, ExternalEnvoy) else {302, 401}
 
 
 async def test_sign_in_returns_to_the_page_with_identity(front: AnyFront) -> None:
@@ -97,7 +97,7 @@ async def test_sign_in_returns_to_the_page_with_identity(front: AnyFront) -> Non
     assert len(again["x-gate-jwt-assertion"]) == 1
     assert again["cookie"] == ["theirs=1"]
     assert (posted.json()["method"], posted.json()["body"]) == ("POST", "a body")
-    if isinstance(front, OwnEnvoy):
+    if isinstance(front, ExternalEnvoy):
         assert (again["x-forwarded-for"], again["x-forwarded-proto"]) == (["127.0.0.1"], ["https"])
         assert "forwarded" not in again
 
@@ -110,7 +110,7 @@ async def test_denied_user_sees_reason_through_front_proxy(front: AnyFront, upst
     if front.unauthorized == 401:
         assert Reason.GROUP_NOT_LISTED.value in page.text
         assert "bob@example.com" in page.text
-    if isinstance(front, OwnEnvoy):
+    if isinstance(front, ExternalEnvoy):
         child = front.gate[-1]
 
         def lines() -> list[dict]:
@@ -127,7 +127,7 @@ async def test_scripts_and_strangers_are_answered_in_their_way(front: AnyFront) 
     assert ask(front, "/data", "", "Accept: application/json", "Sec-Fetch-Mode: cors").status == front.unauthorized
     stranger = ask(front, "/data", "", "Accept: text/html")
     assert stranger.status == 302
-    if isinstance(front, OwnEnvoy):
+    if isinstance(front, ExternalEnvoy):
         assert (stranger.header("location") or "").startswith(front.url("/.gate/sign_in?", host=AUTHENTICATE))
         assert (stranger.header("set-cookie") or "").startswith("__Host-_gate_signin_")
         assert ask(front, "/", "", "Host: unknown.localhost").status in (400, 404)
@@ -151,7 +151,7 @@ async def test_a_program_gets_in_with_its_token_which_the_application_never_sees
     front: AnyFront, upstream: SampleUpstream, provider: DevelopmentProvider
 ) -> None:
     alice, bob = [(await tokens_of(provider.url, sub))["id_token"] for sub in ("alice", "bob")]
-    path = "/data" if isinstance(front, OwnEnvoy) else "/programs/x"
+    path = "/data" if isinstance(front, ExternalEnvoy) else "/programs/x"
     page = ask(front, path, "", f"Authorization: Bearer {alice}")
     assert page.status == 200, page.body
     assert incoming(page)["x-gate-claim-email"] == ["alice@example.com"]
@@ -163,7 +163,7 @@ async def test_a_program_gets_in_with_its_token_which_the_application_never_sees
     assert refused.status == front.unauthorized
     # A route that accepts no such tokens: the request is anonymous.
     assert ask(front, "/anybody/", "", f"Authorization: Bearer {alice}").status in without_session(front)
-    if isinstance(front, OwnEnvoy):
+    if isinstance(front, ExternalEnvoy):
         assert refused.header("www-authenticate") == INVALID_TOKEN
         assert ask(front, path, "", f"Authorization: Bearer {alice}", f"Authorization: Bearer {alice}").status in (400, 401)
     assert upstream.hits == before
@@ -186,8 +186,8 @@ async def test_a_job_gets_in_with_a_token_of_another_issuer_which_the_applicatio
     for refused in REFUSED_JOBS:
         answer = ask(front, "/jobs/release", "", f"Authorization: Bearer {refused()}")
         assert answer.status == front.unauthorized
-        assert not isinstance(front, OwnEnvoy) or answer.header("www-authenticate") == INVALID_TOKEN
-    of_provider = "/data" if isinstance(front, OwnEnvoy) else "/programs/x"  # which takes ID tokens of the provider
+        assert not isinstance(front, ExternalEnvoy) or answer.header("www-authenticate") == INVALID_TOKEN
+    of_provider = "/data" if isinstance(front, ExternalEnvoy) else "/programs/x"  # which takes ID tokens of the provider
     assert ask(front, of_provider, "", f"Authorization: Bearer {token}").status == front.unauthorized
     assert upstream.hits == before
     assert token not in front.output
@@ -238,7 +238,7 @@ SPELLINGS = (
 
 
 async def test_no_spelling_of_an_identity_header_reaches_the_application(front: AnyFront) -> None:
-    alice = await session_of(front, "alice")
+    alice = await session_cookie(front, "alice")
     for name, lines in itertools.product(SPELLINGS, (1, 2)):
         answer = ask(front, "/", alice, *[f"{name}: evil@example.com"] * lines)
         assert b"evil@example.com" not in answer.body, name
@@ -303,7 +303,7 @@ CLIMBING = tuple(f"{before}{dot}{after}" for before in BEFORE for dot in DOTS fo
 
 async def test_authorized_path_is_the_forwarded_path(front: AnyFront, bob: str) -> None:
     """Every target that bob gets through with is below /anybody/ in the eyes of any upstream, and is what gate would have forwarded."""
-    is_envoy, forwarded = isinstance(front, OwnEnvoy), []
+    is_envoy, forwarded = isinstance(front, ExternalEnvoy), []
     for target in (*ODD, *(CLIMBING if is_envoy else ())):
         answer = ask(front, target, bob)
         assert answer.status != 500, target
@@ -325,25 +325,25 @@ def is_plain(target: str) -> bool:
 
 
 async def test_websocket_origin_and_route(front: AnyFront, upstream: SampleUpstream) -> None:
-    alice, own, before = await session_of(front, "alice"), f"Origin: https://{APP}:{front.port}", upstream.hits
+    alice, own, before = await session_cookie(front, "alice"), f"Origin: https://{APP}:{front.port}", upstream.hits
     assert ask(front, "/socket", alice, *HANDSHAKE, "Origin: https://evil.example").status == 403
     assert ask(front, "/anybody/socket", alice, *HANDSHAKE, own).status == 403  # that route carries none
     assert ask(front, "/socket", "theirs=1", *HANDSHAKE, own).status == front.unauthorized
     assert upstream.hits == before
     ask(front, "/socket", alice, *HANDSHAKE, own)
     assert upstream.hits == before + 1
-    if isinstance(front, OwnEnvoy):  # no other protocol is switched to: the application receives an ordinary request
+    if isinstance(front, ExternalEnvoy):  # no other protocol is switched to: the application receives an ordinary request
         assert "upgrade" not in incoming(ask(front, "/socket", alice, "Upgrade: h2c", "Connection: Upgrade"))
 
 
-async def test_certificate_from_envoy_is_verified_by_gate(envoy: OwnEnvoy) -> None:
-    bob = {"cookie": await session_of(envoy, "bob")}
+async def test_certificate_from_envoy_is_verified_by_gate(envoy: ExternalEnvoy) -> None:
+    bob = {"cookie": await session_cookie(envoy, "bob")}
     valid, others = envoy.clients.issue("bob"), authority("clients").issue("bob")
     expired = envoy.clients.issue("bob", begins=-timedelta(days=2), ends=-timedelta(days=1))
     for displayed, status in (((), 495), ((valid,), 200), ((others,), 495), ((expired,), 495)):
         async with envoy.client(*displayed) as client:
             assert (await client.get(envoy.url("/certified/x"), headers=bob)).status_code == status
-    context = valid.shown_by(envoy.certificates.client_context(), envoy.directory)
+    context = valid.present_in(envoy.certificates.client_context(), envoy.directory)
     with RawClient(envoy.port, tls=context, server_name=AUTHENTICATE) as client:
         # Opened for another name: what was shown there does not count here.
         head = f"GET /certified/x HTTP/1.1\r\nHost: {APP}:{envoy.port}\r\nCookie: {bob['cookie']}\r\n\r\n"
@@ -365,8 +365,8 @@ def test_a_browser_signs_in_works_signs_out_and_another_is_refused(front: AnyFro
 
 
 @pytest.mark.parametrize("front", EXT_AUTHZ, indirect=True)
-async def test_envoy_denies_all_without_gate(front: OwnEnvoy, upstream: SampleUpstream) -> None:
-    alice = await session_of(front, "alice")
+async def test_envoy_denies_all_without_gate(front: ExternalEnvoy, upstream: SampleUpstream) -> None:
+    alice = await session_cookie(front, "alice")
     assert ask(front, "/", alice).status == 200
     front.end()
     before = upstream.hits

@@ -1,4 +1,4 @@
-"""Each way in which an upstream fails has its own words for the operator and the same general page for the client, on both planes."""
+"""Each way in which an upstream fails has its own message for the operator and the same general page for the client, on both planes."""
 
 import asyncio
 import contextlib
@@ -33,10 +33,10 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Failing:
-    """`words` are part of the log line, any of them: planes see the same from other sides."""
+    """`texts` are alternative parts of the log line: planes see the same from other sides."""
 
     status: int
-    words: tuple[str, ...]
+    texts: tuple[str, ...]
     status_of_envoy: int | None = None
 
 
@@ -205,10 +205,10 @@ async def test_each_failure_has_its_problem_field(upstreams: Upstreams, provider
                 assert body == b"", "Envoy's side of it has no end"
             else:
                 assert re.search("can't be reached|in time", json.loads(body)["reason"]), name
-            assert any(words in line["problem"] for words in failing.words), (name, line["problem"])
+            assert any(text in line["problem"] for text in failing.texts), (name, line["problem"])
             where = upstreams.to[name].partition("://")[2]
             assert where in line["problem"], (name, line["problem"])
         async with gate.client() as alice:
             page = await sign_in(alice, gate.url("authenticate.localhost", "/.gate/admin/proxy/route/"), "alice")
             for name in ("refuses", "unresolved", "expired"):
-                assert f"{upstreams.to[name]}: {FAILING[name].words[0]}" in unescape(page.text), name
+                assert f"{upstreams.to[name]}: {FAILING[name].texts[0]}" in unescape(page.text), name

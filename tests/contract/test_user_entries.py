@@ -87,10 +87,10 @@ def by_route(**keys: Any) -> Callable[[Identity], bool]:
 
 
 PLACES: dict[str, Opens] = {
-    "allowed_users": lambda entry, who: by_route(allowed_users=[entry])(who),
-    "allowed_users among others": lambda entry, who: by_route(allowed_users=["nobody", entry, "nobody@example.com"])(who),
-    "policy is": lambda entry, who: by_route(policy=[{"allow": {"user": {"is": entry}}}])(who),
-    "policy in": lambda entry, who: by_route(policy=[{"allow": {"user": [entry]}}])(who),
+    "allowed_users": lambda entry, caller: by_route(allowed_users=[entry])(caller),
+    "allowed_users among others": lambda entry, caller: by_route(allowed_users=["nobody", entry, "nobody@example.com"])(caller),
+    "policy is": lambda entry, caller: by_route(policy=[{"allow": {"user": {"is": entry}}}])(caller),
+    "policy in": lambda entry, caller: by_route(policy=[{"allow": {"user": [entry]}}])(caller),
 }
 
 
@@ -167,8 +167,17 @@ def test_claim_rules_apply_to_foreign_tokens(keys: dict[str, Any], opens: bool) 
 
 
 def test_foreign_token_has_no_address_and_groups() -> None:
-    who = foreign("bot", **ADDRESS, **GROUPS, name="Ann")
-    received = (who.email, who.verified_email, who.directory_email, who.name, who.groups, who.group_ids, who.group_names, who.display_name)
+    caller = foreign("bot", **ADDRESS, **GROUPS, name="Ann")
+    received = (
+        caller.email,
+        caller.verified_email,
+        caller.directory_email,
+        caller.name,
+        caller.groups,
+        caller.group_ids,
+        caller.group_names,
+        caller.display_name,
+    )
     assert received == ("", "", "", "", (), frozenset(), frozenset(), f"{CI}#bot")
 
 
@@ -190,8 +199,8 @@ def test_no_two_callers_have_one_id() -> None:
 def test_described_user_matches_entry(tmp_path: Path) -> None:
     options = make_options(tmp_path)
     for entry in ENTRIES:
-        who = simulate_identity(SimulatedUser(entry), options)
-        assert who is not None
-        assert by_route(allowed_users=[entry])(who), entry
-        others = {other for other in ENTRIES if other != entry and by_route(allowed_users=[other])(who)}
+        caller = simulate_identity(SimulatedUser(entry), options)
+        assert caller is not None
+        assert by_route(allowed_users=[entry])(caller), entry
+        others = {other for other in ENTRIES if other != entry and by_route(allowed_users=[other])(caller)}
         assert others == {"alice": {"oidc/alice"}, "oidc/alice": {"alice"}}.get(entry, set()), entry

@@ -22,10 +22,10 @@ from authorize.rpc.ext_authz import CHECK
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider, tokens_of
 from tests.support.fake_idp import EC_KEY, public_jwk, signed
+from tests.support.fork_server import run
 from tests.support.gate import GateBuilder, RunningGate, sign_in
-from tests.support.prepared import run
 from tests.support.raw_http import RawClient
-from tests.support.tunnels import TunnelClient, token_of
+from tests.support.tunnels import TunnelClient, obtain_token
 from tests.support.upstream import RecordingUpstream, TcpUpstream
 from tests.support.websockets import KEY
 
@@ -166,12 +166,14 @@ class Stage:
             status, _ = self._send(kind.method, sent.path, APP, *kind.lines, *lines, body=kind.body)
             return str(status), self._normal(b"".join(self.upstream.received))
         # A proxy's check omits the headers of the client's connection.
-        told = tuple(line for line in (*kind.lines, *lines) if not line.startswith(("Connection", "Upgrade", "Content-Length")))
+        sent_lines = tuple(line for line in (*kind.lines, *lines) if not line.startswith(("Connection", "Upgrade", "Content-Length")))
         requested = (
-            self._verify(kind.method, sent.path, told) if self.plane == "forward auth" else self._check(kind.method, sent.path, told)
+            self._verify(kind.method, sent.path, sent_lines)
+            if self.plane == "forward auth"
+            else self._check(kind.method, sent.path, sent_lines)
         )
         status, replaced = requested
-        forwarded = [f"{key}: {value}" for key, value in pairs(told) if key not in replaced]
+        forwarded = [f"{key}: {value}" for key, value in pairs(sent_lines) if key not in replaced]
         forwarded += [f"{key}: {value}" for key, values in replaced.items() for value in values if value]
         head = "\r\n".join([f"{kind.method} {sent.path} HTTP/1.1", *forwarded, "", ""])
         return str(status), self._normal(head.encode()) if status == 200 else ""
@@ -281,15 +283,15 @@ async def all_sent(gate: RunningGate, provider: DevelopmentProvider) -> dict[str
     async with gate.client() as client:
         await sign_in(client, gate.url(APP), "alice")
         cookies = "; ".join(f"{each.name}={each.value}" for each in client.cookies.jar if each.domain == APP)
-        program = await token_of(client, gate.url(APP, "").rstrip("/"), "alice")
-        tunnel = await token_of(client, gate.url(DB, "").rstrip("/"), "alice")
+        program = await obtain_token(client, gate.url(APP, "").rstrip("/"), "alice")
+        tunnel = await obtain_token(client, gate.url(DB, "").rstrip("/"), "alice")
     provided, account, foreign = await tokens_of(provider.url, "alice"), service_account(gate), foreign_token()
     own = next(pair.partition("=")[2] for pair in cookies.split("; ") if pair.startswith("_gate="))
     mine, app, alice = "Cookie: mine=1", "Authorization: Bearer of.the.app", f"Cookie: mine=1; {cookies}"
     asks = ("Origin: https://spa.example", "Access-Control-Request-Method: GET")
 
-    def token(path: str, scheme: str, value: str, *told: str, **more: Any) -> Sent:
-        return Sent(path, (mine, f"Authorization: {scheme}{value}"), (MINE, *told), (value,), **more)
+    def token(path: str, scheme: str, value: str, *lines: str, **more: Any) -> Sent:
+        return Sent(path, (mine, f"Authorization: {scheme}{value}"), (MINE, *lines), (value,), **more)
 
     return {
         "none": Sent("/", (mine,)),

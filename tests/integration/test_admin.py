@@ -3,7 +3,7 @@
 import asyncio
 import re
 
-from tests.support.admin import text_of
+from tests.support.admin import visible_text
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import HTML, RunningGate, follow, sign_in, sign_out
 
@@ -21,8 +21,8 @@ async def test_an_administrator_enters_and_sees_sessions_people_groups_and_route
         pages = {link: await client.get(gate.url("authenticate.localhost", link), headers=HTML) for link in links}
     assert {page.status_code for page in pages.values()} == {200}
     everything = " ".join(page.text for page in pages.values())
-    assert "Sessions now" in text_of(index)
-    assert "People Page Users Sessions Groups" in text_of(index)
+    assert "Sessions now" in visible_text(index)
+    assert "People Page Users Sessions Groups" in visible_text(index)
     modules = [f'href="/.gate/admin/{module}/"' for module in ("authorize", "databroker", "proxy")]
     assert [module for module in modules if module in everything + index.text] == []
     assert "alice@example.com" in everything
@@ -37,9 +37,9 @@ async def test_groups_that_a_claim_names_are_listed_with_where_they_come_from(ga
         async with asyncio.timeout(20):
             text = ""
             while not all(f"{group} - - {origin} 1" in text for group in ("engineering", "sales")):
-                text = text_of(await client.get(admin(gate, "databroker/group/"), headers=HTML))
+                text = visible_text(await client.get(admin(gate, "databroker/group/"), headers=HTML))
                 await asyncio.sleep(0.05)
-        one = text_of(await client.get(admin(gate, "databroker/group/sales/change/"), headers=HTML))
+        one = visible_text(await client.get(admin(gate, "databroker/group/sales/change/"), headers=HTML))
     assert "Groups are read-only here" in text
     assert "bob@example.com" in one
     assert "alice@example.com" not in one.partition("Members")[2]
@@ -96,7 +96,7 @@ async def test_the_admin_s_cookie_opens_nothing_without_the_session_that_it_came
             assert (await client.get(admin(gate, "databroker/session/"), headers={**HTML, "Cookie": sent})).status_code == status
 
 
-async def test_admin_log_out_says_that_gate_session_continues(gate: RunningGate) -> None:
+async def test_admin_log_out_reports_that_gate_session_continues(gate: RunningGate) -> None:
     async with gate.client() as client:
         index = await sign_in(client, admin(gate), "alice")
         (token,) = set(re.findall(r'name="csrfmiddlewaretoken" value="([^"]+)"', index.text))

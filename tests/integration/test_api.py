@@ -17,8 +17,8 @@ from databroker.permissions import PERMISSIONS
 from foundation.crypto.csrf_token import FIELD
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.fork_server import run
 from tests.support.gate import GateBuilder, RunningGate, sign_in
-from tests.support.prepared import run
 from tests.support.upstream import SampleUpstream
 
 ROOT = Path(__file__).parents[2]

@@ -14,10 +14,10 @@ import pytest
 from databroker.permissions import PERMISSIONS
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.fork_server import run
 from tests.support.gate import HTML, GateBuilder, sign_in, until_status
 from tests.support.grants import press
 from tests.support.postgresql import PostgresServer
-from tests.support.prepared import run
 from tests.support.redis_server import RedisServer
 from tests.support.split import AUTHENTICATE_HOST, ROUTE_HOST, Split
 from tests.support.upstream import SampleUpstream

@@ -28,9 +28,9 @@ from proxy.autocert.certificate_renewal import CertificateRenewal, RequestedCert
 from proxy.autocert.certificate_storage import CertificateStorage
 from proxy.listener.tls.acme_state import AcmeState
 from tests.support.children import Child, free_port, free_ports, wait_until
+from tests.support.fork_server import manage
 from tests.support.gate import GateBuilder
 from tests.support.pebble import Pebble
-from tests.support.prepared import manage
 from tests.support.reloading import rewrite
 from tests.support.upstream import SampleUpstream
 

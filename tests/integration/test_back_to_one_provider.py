@@ -10,11 +10,11 @@ import httpx
 import pytest
 
 from examples.demo.people import ALICE, BOB
-from tests.support.development_provider import DevelopmentProvider, pick_person
+from tests.support.development_provider import DevelopmentProvider, pick_user
 from tests.support.eventually import eventually_equal
 from tests.support.gate import AUTHENTICATE_HOST, HTML, GateBuilder, RunningGate, follow, status_or_cut
-from tests.support.provider_choice import IDP_KEYS, OPEN, entry
-from tests.support.reloading import hears, rewrite
+from tests.support.provider_selection import IDP_KEYS, OPEN, entry
+from tests.support.reloading import rewrite, wait_for_event
 from tests.support.upstream import SampleUpstream
 
 BOSS, TEAM, STAFF = "boss.localhost", "team.localhost", "staff.localhost"
@@ -50,7 +50,7 @@ class Stage:
             self._before = 0
         else:
             self._before = len(self.gate.log)
-            with hears(self.gate, "configuration reloaded"):
+            with wait_for_event(self.gate, "configuration reloaded"):
                 rewrite(self.gate.config_file, **settings)
 
     def received(self, event: str, **output: Any) -> None:
@@ -75,7 +75,7 @@ async def led_to(gate: RunningGate, client: httpx.AsyncClient, id: str, provider
 async def signed_in(stage: Stage, id: str, provider: DevelopmentProvider) -> httpx.Cookies:
     async with stage.browser() as client:
         offered = await led_to(stage.gate, client, id, provider)
-        assert (await follow(client, await pick_person(client, offered, "alice"))).status_code == 200
+        assert (await follow(client, await pick_user(client, offered, "alice"))).status_code == 200
         for host in HOSTS:
             await follow(client, await client.get(stage.gate.url(host), headers=HTML))
         return client.cookies
@@ -126,7 +126,7 @@ async def test_return_to_single_provider_keys_changes_no_user(
         names = [await name_of(stage, each) for each in (employee, guest)]
         assert names == [("oidc/alice", "alice@example.com"), ("partner/alice", "")]
         async with stage.browser() as late:
-            half_way = await pick_person(late, await led_to(stage.gate, late, "partner", providers["partner"]), "alice")
+            half_way = await pick_user(late, await led_to(stage.gate, late, "partner", providers["partner"]), "alice")
             started = late.cookies
 
         stage.take_over(**back)
@@ -175,7 +175,7 @@ async def test_changed_subject_requires_sign_in(providers: Providers, upstream: 
         guest = await signed_in(stage, "oidc", providers["partner"])
         assert await opened(stage, employee) == [200, 403, 200, 200]
         assert await opened(stage, guest) == [200, 200, 403, 403]
-        with hears(stage.gate, REFUSED) as refused:
+        with wait_for_event(stage.gate, REFUSED) as refused:
             rewrite(stage.gate.config_file, **of_one, identity_providers=None)
         assert "unknown provider 'corp'" in str(refused)
         assert await opened(stage, guest) == [200, 200, 403, 403], "a rule that names an entry keeps the configuration out, as a whole"

@@ -9,9 +9,9 @@ import yaml
 
 from tests.support.certs import CertificateFiles, certificate_files
 from tests.support.children import Child, free_port, is_open, wait_until
+from tests.support.fork_server import python
 from tests.support.options import MINIMAL
-from tests.support.prepared import python
-from tests.support.raw_http import RawClient, ask
+from tests.support.raw_http import RawClient, exchange
 from tests.support.upstream import SampleUpstream
 
 HOST, DATABASE = "app.localhost", "db.localhost"
@@ -108,10 +108,10 @@ def test_connection_without_proxy_header_is_refused(balanced: Balanced) -> None:
 
 
 def test_http_is_led_to_https(balanced: Balanced) -> None:
-    response, _ = ask(
+    response, _ = exchange(
         balanced.redirect, f"POST /a?b=%20 HTTP/1.1\r\nHost: {HOST}:{balanced.redirect}\r\nContent-Length: 0\r\n\r\n".encode()
     )
     assert (response.status, response.header("location")) == (301, f"https://{HOST}/a?b=%20")
     assert response.announces_close
-    assert ask(balanced.redirect, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")[0].status == 200
-    assert ask(balanced.redirect, b"GET / HTTP/1.1\r\nHost: a@b\r\n\r\n")[0].status == 400
+    assert exchange(balanced.redirect, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")[0].status == 200
+    assert exchange(balanced.redirect, b"GET / HTTP/1.1\r\nHost: a@b\r\n\r\n")[0].status == 400

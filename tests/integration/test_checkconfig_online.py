@@ -10,10 +10,10 @@ import yaml
 from tests.support.certs import certificate_files
 from tests.support.children import clean_environment, free_port
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.faulty_servers import plain_http, server, silent, tls
+from tests.support.fork_server import run
 from tests.support.gate import GateBuilder
-from tests.support.prepared import run
 from tests.support.redis_server import RedisServer
-from tests.support.troubled_servers import plain_http, server, silent, tls
 from tests.support.upstream import SampleUpstream
 
 

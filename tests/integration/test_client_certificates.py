@@ -32,7 +32,7 @@ class Stage:
         context.check_hostname = False
         if version is not None:
             context.minimum_version = context.maximum_version = version
-        return displayed[0].shown_by(context, self.directory, *displayed[1:]) if displayed else context
+        return displayed[0].present_in(context, self.directory, *displayed[1:]) if displayed else context
 
     def connect(self, server_name: str | None, *displayed: Issued, version: ssl.TLSVersion | None = None) -> RawClient:
         return RawClient(self.gate.port, tls=self.context(*displayed, version=version), server_name=server_name)

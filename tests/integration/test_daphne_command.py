@@ -22,14 +22,14 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.eventually import eventually_equal
 from tests.support.fake_directories import ByName
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
+from tests.support.fork_server import python
 from tests.support.gate import HTML, EverythingOnLoopback, GateBuilder, RunningGate, ServerCommand, follow, led_to, sign_in, status_or_cut
 from tests.support.options import MINIMAL
 from tests.support.postgresql import PostgresServer
-from tests.support.prepared import python
 from tests.support.raw_http import RawClient
 from tests.support.redis_server import RedisServer
 from tests.support.split import Split
-from tests.support.upstream import CanaryUpstream, Conversation, SampleUpstream
+from tests.support.upstream import Exchange, RawUpstream, SampleUpstream
 
 APP, PUBLIC, ADMIN = "app.localhost", "public.localhost", "authenticate.localhost"
 COMMANDS: dict[str, tuple[ServerCommand, dict[str, Any]]] = {
@@ -143,12 +143,12 @@ async def test_inherited_socket_and_trusted_proxy(tmp_path: Path, upstream: Samp
 
 
 async def test_response_timeout_from_command_option(tmp_path: Path) -> None:
-    async def never(conversation: Conversation) -> None:
+    async def never(conversation: Exchange) -> None:
         await conversation.request()
         await asyncio.Event().wait()
 
     port = free_port()
-    async with CanaryUpstream(script=never) as canary:
+    async with RawUpstream(script=never) as canary:
         command = ("-m", "daphne", "-p", str(port), "--http-timeout", "1", APPLICATION)
         with python(*command, environment=configured(tmp_path, canary.url)) as child:
             child.wait_for_line("gate is ready")

@@ -16,7 +16,7 @@ from examples.demo.people import ALICE, AUTHENTICATE_HOST, BOB, Person
 from tests.support.browser import Browser, headless_browser
 from tests.support.certs import spki_hash
 from tests.support.children import clean_environment, free_port
-from tests.support.prepared import python
+from tests.support.fork_server import python
 
 
 class RunningDemo:
@@ -179,7 +179,7 @@ def test_two_users_chat_with_names(demo: RunningDemo, browser: Browser, tmp_path
         demo.child.wait_for(lambda: "all the best" in browser.find("#messages").text, "bob's message at alice's")
         browser.picture("chat")
         assert "It did. <b>Thanks</b> & all the best!" in browser.find("#messages").text
-        assert [who.text for who in browser.driver.find_elements("css selector", "#messages .who b")] == names_of(ALICE, BOB)
+        assert [sender.text for sender in browser.driver.find_elements("css selector", "#messages .who b")] == names_of(ALICE, BOB)
         assert browser.find("#messages li.mine .text").text == "Hello Bob, did the new release reach you?"
         assert other.find("#messages li.mine .text").text == "It did. <b>Thanks</b> & all the best!"
 

@@ -15,8 +15,8 @@ from tests.support.children import free_port
 from tests.support.eventually import eventually_equal
 from tests.support.fake_directories import Okta
 from tests.support.fake_idp import FakeIdP
+from tests.support.fork_server import run
 from tests.support.gate import AUTHENTICATE_HOST, HTML, GateBuilder, RunningGate, follow, led_to
-from tests.support.prepared import run
 from tests.support.redis_server import RedisServer
 from tests.support.reloading import reload
 from tests.support.several_providers import WITHOUT, entry

@@ -12,8 +12,8 @@ from tests.support.children import free_port
 from tests.support.eventually import eventually_equal
 from tests.support.fake_directories import ByName
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
+from tests.support.fork_server import run
 from tests.support.gate import HTML, GateBuilder, RunningGate, follow, led_to, status_or_cut
-from tests.support.prepared import run
 from tests.support.upstream import SampleUpstream
 
 APP = "app.localhost"

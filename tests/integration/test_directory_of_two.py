@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.cookies import of_client
+from tests.support.cookies import client_cookies
 from tests.support.eventually import eventually
 from tests.support.fake_api import Answer
 from tests.support.fake_directories import ByName
@@ -67,7 +67,7 @@ async def signed_in(gate: RunningGate, idp: FakeIdP, client: httpx.AsyncClient) 
     """The cookie of the application's host."""
     offered = await led_to(client, gate.url(APP), idp.issuer)
     await follow(client, await client.get(idp.pick(offered, "alice"), headers=HTML))
-    return of_client(client, APP)
+    return client_cookies(client, APP)
 
 
 async def test_one_of_two_reads_and_the_other_goes_on_when_it_is_killed_in_the_middle(two: Two) -> None:

@@ -1,7 +1,7 @@
 """gate with each Python that it says it runs on, as far as they are on this machine (.ci/other_pythons.py makes their environments).
 
 They differ in parts that no unit test of gate covers: their event loop, their TLS, their processes. Whole suites run on
-another one by `GATE_TESTED_PYTHON=.venv/python3.13/bin/python` in the environment (tests/support/prepared.py).
+another one by `GATE_TESTED_PYTHON=.venv/python3.13/bin/python` in the environment (tests/support/fork_server.py).
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.children import ROOT
-from tests.support.cookies import of_client
+from tests.support.cookies import client_cookies
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
 from tests.support.reloading import reload
@@ -68,7 +68,7 @@ async def test_systemd_unit_runs_reloads_and_stops(
             assert (await client.post(gate.url(APP, "/form"), content=BODY)).json()["body"] == BODY
             refused = await client.get(gate.url(SOCKETS, "/not-here"), headers={"Accept": "text/html"})
             assert (await follow(client, refused)).status_code == 404
-            assert echoed(gate, of_client(client, SOCKETS)) == b"hello"
+            assert echoed(gate, client_cookies(client, SOCKETS)) == b"hello"
             reload(gate, policy=[*builder.policy, {**builder.policy[0], "from": gate.url(LATER, "")}])
             assert (await client.get(gate.url(LATER))).status_code == 401
             assert (await client.get(gate.url(APP, "/after"))).status_code == 200
@@ -81,5 +81,5 @@ async def test_systemd_unit_runs_reloads_and_stops(
 def echoed(gate: RunningGate, cookie: str) -> bytes:
     with RawWebSocket(gate.port, tls=gate.certificates.client_context(), server_name=SOCKETS) as client:
         assert client.open(f"{SOCKETS}:{gate.port}", "/polite", f"Cookie: {cookie}").status == 101
-        client.say(TEXT, b"hello")
+        client.send_frame(TEXT, b"hello")
         return client.frame().payload

@@ -18,13 +18,13 @@ from h2.exceptions import ProtocolError
 
 from tests.support.certs import certificate_files
 from tests.support.children import Child, wait_until
-from tests.support.cookies import of_client
+from tests.support.cookies import client_cookies
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in, sign_out
 from tests.support.options import MINIMAL
 from tests.support.raw_http import RawClient, RawResponse
 from tests.support.raw_http2 import RawHttp2Client
-from tests.support.reloading import RELOADED, hears, reload, replace
+from tests.support.reloading import RELOADED, reload, replace, wait_for_event
 from tests.support.upstream import SampleUpstream
 
 APP, API, OPEN = "app.localhost", "api.localhost", "open.localhost"
@@ -100,7 +100,7 @@ async def test_an_upstream_with_http2_never_sees_blanks_around_a_value(value: st
 
             def ask() -> RawResponse:
                 with RawHttp2Client(gate.port, gate.certificates.client_context(), OPEN) as client:
-                    return client.ask("GET", "/", f"{OPEN}:{gate.port}", ("x-a", value))
+                    return client.request("GET", "/", f"{OPEN}:{gate.port}", ("x-a", value))
 
             answer = await asyncio.to_thread(ask)
     assert (answer.status, answer.header("x-a")) == (200, repr(value.strip()))
@@ -133,7 +133,7 @@ async def test_grpc_for_allowed_users_until_session_end(provider: DevelopmentPro
             async with gate.client() as client:
                 # The application behind the sign-in answers no GET.
                 await sign_in(client, gate.url(API, "/x"), "alice")
-                cookie = of_client(client, API)
+                cookie = client_cookies(client, API)
                 async with channel(gate, API) as calls:
                     echo, drip = calls.unary_unary(ECHO), calls.unary_stream(DRIP)
                     with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -222,14 +222,14 @@ def test_new_certificate_keeps_connections(gate: RunningGate, tmp_path: Path) ->
         files = certificate_files(tmp_path, "authenticate.localhost", APP, OPEN)
         before = [path.read_bytes() for path in (gate.certificates.certificate, gate.certificates.key)]
         replace(gate.certificates.key, files.key.read_bytes())
-        with hears(gate, RELOADED):
+        with wait_for_event(gate, RELOADED):
             replace(gate.certificates.certificate, files.certificate.read_bytes())
         wait_until(
             lambda: displayed(gate) == ssl.PEM_cert_to_DER_cert(files.issued.certificate_pem.decode()), "the new certificate is shown"
         )
         assert client.send(ask).response().status == 200
         replace(gate.certificates.key, before[1])
-        with hears(gate, RELOADED):
+        with wait_for_event(gate, RELOADED):
             replace(gate.certificates.certificate, before[0])
 
 

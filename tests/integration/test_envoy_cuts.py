@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.test_envoy import DRIP, envoy_of, rest_of, service
 from tests.support.children import Child, free_port, is_open, wait_until
-from tests.support.cookies import of_client
+from tests.support.cookies import client_cookies
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in, sign_out
 from tests.support.raw_http import RawClient
@@ -118,7 +118,7 @@ async def test_a_download_ends_with_the_session(
     with behind(front, builder, tmp_path) as gate:
         async with gate.client() as browser:
             assert (await sign_in(browser, gate.url(HOST), "alice")).status_code == 200
-            cookie = of_client(browser, HOST)
+            cookie = client_cookies(browser, HOST)
         address = "::1" if front.startswith("IPv6") else "127.0.0.1"
         with RawClient(gate.port, host=address, tls=gate.certificates.client_context(), server_name=HOST) as client:
             client.send(f"GET /drip HTTP/1.1\r\nHost: {HOST}:{gate.port}\r\nCookie: {cookie}\r\n\r\n".encode())
@@ -151,7 +151,7 @@ async def test_behind_an_http2_proxy_a_sign_out_ends_only_calls_of_that_user(pro
         drips = {}
         for name, client in clients.items():
             await sign_in(client, gate.url(API, "/x"), name)
-            drips[name] = calls.unary_stream(DRIP)(b"", metadata=(("cookie", of_client(client, API)),))
+            drips[name] = calls.unary_stream(DRIP)(b"", metadata=(("cookie", client_cookies(client, API)),))
             assert await asyncio.wait_for(drips[name].read(), SOON) == b"."
         await sign_out(clients["alice"], gate)
         with pytest.raises(grpc.aio.AioRpcError):

@@ -12,8 +12,8 @@ from authorize.policy.reasons import Reason
 from tests.support.browser import headless_browser
 from tests.support.children import wait_until
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.fork_server import run
 from tests.support.gate import HTML, GateBuilder, RunningGate, follow, sign_in
-from tests.support.prepared import run
 from tests.support.upstream import SampleUpstream
 
 SHADOW = {"mode": "shadow", "deny": {"groups": "sales"}}

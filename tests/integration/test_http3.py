@@ -12,10 +12,10 @@ from aioquic.tls import SessionTicket
 
 from foundation.errors import ConfigError
 from tests.support.client_certificates import authority
-from tests.support.cookies import of_client
+from tests.support.cookies import client_cookies
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, sign_in, sign_out
-from tests.support.http3_client import Http3Answer, Http3Client, http3_client
+from tests.support.http3_client import Http3Client, Http3Response, http3_client
 from tests.support.options import make_options
 from tests.support.raw_http import RawClient
 from tests.support.reloading import reload
@@ -63,7 +63,7 @@ def over_tcp(gate: RunningGate, host: str) -> str | None:
         return client.send(f"GET / HTTP/1.1\r\nHost: {host}:{gate.port}\r\n\r\n".encode()).response().header("alt-svc")
 
 
-def incoming(answer: Http3Answer) -> dict[str, Any]:
+def incoming(answer: Http3Response) -> dict[str, Any]:
     """The request that the application received; each header once."""
     found: dict[str, Any] = json.loads(answer.body)
     found["headers"] = dict(found["headers"])
@@ -92,7 +92,7 @@ async def test_only_signed_in_users_are_allowed(gate: RunningGate, connect: Conn
         assert anonymous.status == 302
         assert urlsplit(anonymous.headers["location"]).hostname == AUTHENTICATE_HOST
         assert (await sign_in(client, gate.url(APP), "alice")).status_code == 200
-        cookie = ("cookie", of_client(client, APP))
+        cookie = ("cookie", client_cookies(client, APP))
         forged = [("x-gate-edge-judged", "x"), ("x-gate-jwt-assertion", "x"), ("x-forwarded-for", "9.9.9.9"), ("x-envoy-internal", "true")]
         page = await by_quic.get(authority_, "/x?a=%2F", headers=[cookie, *forged])
         assert page.status == 200
@@ -108,13 +108,13 @@ async def test_only_signed_in_users_are_allowed(gate: RunningGate, connect: Conn
 async def test_what_is_open_ends_with_the_session(gate: RunningGate, connect: Connecting) -> None:
     async with gate.client() as client, connect(APP) as by_quic:
         assert (await sign_in(client, gate.url(APP), "alice")).status_code == 200
-        cookie = [("cookie", of_client(client, APP))]
+        cookie = [("cookie", client_cookies(client, APP))]
         drip = by_quic.send(f"{APP}:{gate.port}", "/drip", headers=cookie)
         await drip.until(lambda: len(drip.body) > 20)
         await sign_out(client, gate)
         await drip.until_ended()
         assert drip.is_reset
-        assert not drip.is_whole
+        assert not drip.is_complete
         assert (await by_quic.get(f"{APP}:{gate.port}", headers=[*cookie, ("accept", "text/html")])).status == 302
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support import prepared
+from tests.support import fork_server
 from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here
 from tests.support.certs import certificate_files
 from tests.support.children import ROOT, clean_environment, free_port
-from tests.support.prepared import manage
+from tests.support.faulty_servers import server, tls
+from tests.support.fork_server import manage
 from tests.support.raw_http import RawClient
 from tests.support.terminal import terminal
-from tests.support.troubled_servers import server, tls
 from tests.support.upstream import SampleUpstream
 
 pytestmark = pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())
@@ -58,7 +58,7 @@ def test_init_answers_produce_a_running_gate(tmp_path: Path) -> None:
         user.answer("Administrators", "alice@corp.example")
         user.answer("Start gate now?", "n")
         assert user.ended() == 0
-        displayed = user.shown
+        displayed = user.screen
         assert f"redirect URI               {callback}" in displayed
         assert CLIENT_SECRET not in displayed
         assert re.search(r"idp_client_secret: .*invalid_client", displayed)
@@ -78,7 +78,7 @@ def test_init_answers_produce_a_running_gate(tmp_path: Path) -> None:
 
 
 def run(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-    return prepared.run("manage.py", "init", *arguments)
+    return fork_server.run("manage.py", "init", *arguments)
 
 
 def test_init_from_file_checks_provider_first(upstream: SampleUpstream, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.eventually import eventually_equal
 from tests.support.gate import AUTHENTICATE_HOST, HTML, PATIENCE, GateBuilder, RunningGate, follow, until_status
 from tests.support.grants import command, press
-from tests.support.provider_choice import IDP_KEYS, OPEN, PLANES, configure, entry, signed_in
+from tests.support.provider_selection import IDP_KEYS, OPEN, PLANES, configure, entry, signed_in
 from tests.support.redis_server import RedisServer
 from tests.support.reloading import reload
 from tests.support.split import Split

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from databroker.audit_log import AuditAction
+from tests.support.fork_server import run
 from tests.support.gate import HTML, RunningGate, follow, sign_in
-from tests.support.prepared import run
 
 
 def admin(gate: RunningGate, path: str = "") -> str:

@@ -11,13 +11,13 @@ import pytest
 
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in, sign_out
-from tests.support.upstream import OK, CanaryUpstream, Conversation
+from tests.support.upstream import OK, Exchange, RawUpstream
 
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n6\r\ndata\n\n\r\n"
 SOON = 30.0  # seconds; a generous bound for what takes less than one
 
 
-async def application(conversation: Conversation) -> None:
+async def application(conversation: Exchange) -> None:
     while (await conversation.request()).target != b"/events":
         await conversation.send(OK)
     await conversation.send(EVENTS)
@@ -41,7 +41,7 @@ async def ends(events) -> None:
 
 @pytest.mark.parametrize("way", ["sign-out", "expiry"])
 async def test_a_stream_ends_with_its_session(way: str, provider: DevelopmentProvider, tmp_path: Path) -> None:
-    async with CanaryUpstream(script=application) as canary:
+    async with RawUpstream(script=application) as canary:
         builder = GateBuilder(provider.url).route("app.localhost", to=canary.url, allow_any_authenticated_user=True)
         if way == "expiry":
             builder.setting(cookie_expire="2s")
@@ -58,7 +58,7 @@ async def test_a_stream_ends_with_its_session(way: str, provider: DevelopmentPro
 async def test_a_reader_that_stops_reading_stops_the_upstream(provider: DevelopmentProvider, tmp_path: Path) -> None:
     sent = 0
 
-    async def flood(conversation: Conversation) -> None:
+    async def flood(conversation: Exchange) -> None:
         nonlocal sent
         await conversation.request()
         await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n")
@@ -66,7 +66,7 @@ async def test_a_reader_that_stops_reading_stops_the_upstream(provider: Developm
             await conversation.send(b"x" * 65536)
             sent += 65536
 
-    async with CanaryUpstream(script=flood) as canary:
+    async with RawUpstream(script=flood) as canary:
         builder = GateBuilder(provider.url).route("app.localhost", to=canary.url, allow_public_unauthenticated_access=True)
         with builder.start(tmp_path) as gate:
             with await asyncio.to_thread(idle_reader, gate):

@@ -14,8 +14,8 @@ from foundation.telemetry.output import DROPPED_MESSAGE
 from tests.support.certs import certificate_files
 from tests.support.children import Child, clean_environment, free_port, wait_until
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.fork_server import python
 from tests.support.gate import GateBuilder, RunningGate
-from tests.support.prepared import python
 from tests.support.upstream import SampleUpstream
 
 APP = "app.localhost"

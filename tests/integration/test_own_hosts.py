@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.support.gate import HTML, GateBuilder, RunningGate
-from tests.support.reloading import hears, rewrite
+from tests.support.reloading import rewrite, wait_for_event
 from tests.support.upstream import SampleUpstream
 
 DOMAIN = "corp.test"
@@ -37,6 +37,6 @@ async def test_wildcard_excludes_gate_hosts(gate: RunningGate, upstream: SampleU
 
 def test_a_route_on_the_host_of_the_admin_is_refused_with_the_reason(gate: RunningGate, upstream: SampleUpstream) -> None:
     invalid = {"from": f"https://{AUTHENTICATE}:9", "to": upstream.url, "allow_public_unauthenticated_access": True}
-    with hears(gate, "configuration rejected") as refusals:
+    with wait_for_event(gate, "configuration rejected") as refusals:
         rewrite(gate.config_file, policy=[*gate.builder.policy, invalid])
     assert "policy[2].from: is the host of authenticate_service_url" in refusals[0]["problem"]

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from tests.support.browser import Browser, headless_browser
-from tests.support.development_provider import DevelopmentProvider, pick_person
+from tests.support.development_provider import DevelopmentProvider, pick_user
 from tests.support.gate import HTML, GateBuilder, RunningGate, follow, sign_in
 from tests.support.upstream import SampleUpstream
 
@@ -83,12 +83,12 @@ async def test_planted_valid_session_is_ignored(gate: tuple[RunningGate, Develop
         # Where there is one, and where there is not yet one, of alice's.
         for host, path in ((PAY, "/x"), (PAY, "/deep/x"), (SHOP, "/x"), (SHOP, "/deep/x"), (AUTH, "/.gate/")):
             plant(browser, running, *planted.values())
-            who = user_at(browser, running.url(host, path))
-            if running.builder.settings.get("cookie_domain") and who == "nobody":
+            displayed_user = user_at(browser, running.url(host, path))
+            if running.builder.settings.get("cookie_domain") and displayed_user == "nobody":
                 # The cookie of the domain was overwritten: that costs another sign-in, and nothing else.
                 sign_in_here(browser, provider, "alice", running.url(host, path))
-                who = user_at(browser, running.url(host, path))
-            assert who == "alice", (host, path)
+                displayed_user = user_at(browser, running.url(host, path))
+            assert displayed_user == "alice", (host, path)
 
 
 @pytest.mark.parametrize("gate", [UNPROTECTED], indirect=True)
@@ -135,7 +135,7 @@ async def test_a_planted_sign_in_is_not_brought_to_its_end(
     running, provider = gate
     async with running.client() as mallory:
         page = await follow(mallory, await mallory.get(running.url(PAY, "/x"), headers=HTML))
-        picked = await pick_person(mallory, page, "bob")
+        picked = await pick_user(mallory, page, "bob")
         if callback == "the route's":
             assert picked.next_request is not None
             picked = await mallory.send(picked.next_request)

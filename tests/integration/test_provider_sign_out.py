@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here
-from tests.support.cookies import of_client
+from tests.support.cookies import client_cookies
 from tests.support.gate import HTML, GateBuilder, RunningGate, follow
 from tests.support.websockets import RawWebSocket, SocketUpstream
 
@@ -50,7 +50,7 @@ async def sign_in(gate: RunningGate, client: httpx.AsyncClient, user: str) -> st
     """Returns the cookie of the application's host."""
     page = await follow(client, await client.get(gate.url(APP, "/not-here"), headers=HTML))
     await follow(client, await client.post(page.url, data={"sub": user}))
-    return of_client(client, APP)
+    return client_cookies(client, APP)
 
 
 async def sign_out_at(provider: CertifiedProvider, client: httpx.AsyncClient) -> None:

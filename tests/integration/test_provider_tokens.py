@@ -19,9 +19,9 @@ from foundation.rpc.shared_secret import SharedSecret
 from foundation.values import Url
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.fork_server import run
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.options import make_options
-from tests.support.prepared import run
 from tests.support.upstream import RecordingUpstream
 
 HEADERS = {"Authorization": "Bearer ${access_token}", "X-Id-Token": "${id_token}"}

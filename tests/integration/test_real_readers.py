@@ -23,7 +23,7 @@ from tests.support.front_proxies import front
 from tests.support.gate import GateBuilder
 from tests.support.raw_http import Broken, RawClient
 from tests.support.raw_http2 import RawHttp2Client
-from tests.support.real_readers import Arrived, FanOut, Readers, Served
+from tests.support.reference_servers import Arrived, FanOut, ReferenceServers, Served
 
 PUBLIC: dict[str, Any] = {"allow_public_unauthenticated_access": True}
 PROTECTED: dict[str, Any] = {"allow_any_authenticated_user": True}
@@ -328,7 +328,7 @@ class Clients:
             client = self._clients.get(host) or self._opened(host)
             if door.is_http2:
                 pairs = [(name.lower(), value) for name, _, value in (line.partition(": ") for line in lines)]
-                return client.ask(case.method, door.target(case), authority, *pairs).status
+                return client.request(case.method, door.target(case), authority, *pairs).status
             head = [f"{case.method} {door.target(case)} HTTP/1.1", f"Host: {authority}", *lines, "", ""]
             answer = client.send("\r\n".join(head).encode("latin-1")).response(case.method)
             if answer.announces_close:
@@ -356,7 +356,7 @@ class Clients:
 @pytest.fixture(scope="module")
 def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FanOut]:
     mounts = ["/", *(layout.mount for layout in LAYOUTS)]
-    with Readers(tmp_path_factory.mktemp("readers"), mounts) as readers, FanOut(readers.ports) as running:
+    with ReferenceServers(tmp_path_factory.mktemp("readers"), mounts) as readers, FanOut(readers.ports) as running:
         yield running
 
 

@@ -15,16 +15,16 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.admin import text_of
+from tests.support.admin import visible_text
 from tests.support.certs import certificate_files
 from tests.support.children import free_port
 from tests.support.client_certificates import Issued, authority
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.fork_server import python
 from tests.support.gate import HTML, GateBuilder, RunningGate, sign_in
 from tests.support.options import MINIMAL
-from tests.support.prepared import python
 from tests.support.raw_http import RawClient
-from tests.support.reloading import RELOADED, hears, reload, replace, rewrite
+from tests.support.reloading import RELOADED, reload, replace, rewrite, wait_for_event
 from tests.support.upstream import SampleUpstream
 
 REFUSED = "configuration rejected"
@@ -48,7 +48,7 @@ def gate(shared: RunningGate) -> Iterator[RunningGate]:
     yield shared
     changed = [(path, content) for path, content in zip(paths, before, strict=True) if path.read_bytes() != content]
     if changed:
-        with hears(shared, RELOADED):
+        with wait_for_event(shared, RELOADED):
             for path, content in changed:
                 replace(path, content)
 
@@ -75,11 +75,11 @@ async def test_new_certificate_is_served_and_invalid_pair_refused(gate: RunningG
     (tmp_path / "next").mkdir()
     files = certificate_files(tmp_path / "next", "authenticate.localhost", "app.localhost", "open.localhost")
     # The certificate is replaced before its key: for a moment they don't belong together.
-    with hears(gate, REFUSED):
+    with wait_for_event(gate, REFUSED):
         replace(gate.certificates.certificate, files.certificate.read_bytes())
     assert served_certificate(gate.port) == first
     assert metrics(gate)["gate_config_last_reload_success"].value == 0
-    with hears(gate, RELOADED):
+    with wait_for_event(gate, RELOADED):
         replace(gate.certificates.key, files.key.read_bytes())
     second = served_certificate(gate.port)
     assert second == ssl.PEM_cert_to_DER_cert(files.issued.certificate_pem.decode())
@@ -93,7 +93,7 @@ async def test_new_certificate_is_served_and_invalid_pair_refused(gate: RunningG
 
 async def test_without_certificates_in_the_new_file_tls_stays_until_a_restart(gate: RunningGate) -> None:
     first = served_certificate(gate.port)
-    with hears(gate, "restart required") as waiting:
+    with wait_for_event(gate, "restart required") as waiting:
         reload(gate, insecure_server=True, certificate_file=None, certificate_key_file=None)
     assert "insecure_server" in waiting[0]["settings"]
     assert served_certificate(gate.port) == first
@@ -125,7 +125,7 @@ async def test_the_admin_shows_what_was_refused_until_it_is_mended(gate: Running
     async with gate.client() as client:
         await sign_in(client, page, "alice")
         valid = (await client.get(page, headers=HTML)).text
-        with hears(gate, REFUSED):
+        with wait_for_event(gate, REFUSED):
             rewrite(gate.config_file, cookie_expire="soon", polcy=[])
         displayed = (await client.get(page, headers=HTML)).text
         reload(gate, cookie_expire="14h", polcy=None)
@@ -143,13 +143,13 @@ async def test_the_admin_shows_what_was_refused_until_it_is_mended(gate: Running
 async def test_the_admin_shows_each_value_in_force_and_what_the_last_reload_changed(gate: RunningGate) -> None:
     page = gate.url("authenticate.localhost", "/.gate/admin/gateproject/configuration/")
     async with gate.client() as client:
-        first = text_of(await sign_in(client, page, "alice"))
+        first = visible_text(await sign_in(client, page, "alice"))
         reload(gate, cookie_expire="13h", timeout_idle="4m")
-        changed = text_of(await client.get(page, headers=HTML))
-        with hears(gate, REFUSED):
+        changed = visible_text(await client.get(page, headers=HTML))
+        with wait_for_event(gate, REFUSED):
             rewrite(gate.config_file, cookie_expire="soon")
         answer = await client.get(page, headers=HTML)
-        refused = text_of(answer)
+        refused = visible_text(answer)
         reload(gate, cookie_expire="14h", timeout_idle=None)
     assert f"idp_client_secret (set, not shown) {gate.config_file}:" in first
     assert "cookie_expire changed 14h 13h" in changed
@@ -179,7 +179,7 @@ async def test_metrics_identify_the_configuration(gate: RunningGate) -> None:
     assert changed["gate_config_checksum_int64"].value != before["gate_config_checksum_int64"].value
     name = "gate_config_last_reload_success_timestamp"
     assert changed[name].value > before[name].value
-    with hears(gate, REFUSED) as refusal:
+    with wait_for_event(gate, REFUSED) as refusal:
         rewrite(gate.config_file, cookie_expire="soon")
     assert f"{gate.config_file}:" in refusal[0]["problem"]
     refused = metrics(gate)
@@ -192,7 +192,7 @@ async def test_metrics_identify_the_configuration(gate: RunningGate) -> None:
 
 
 async def test_the_metrics_move_to_a_new_address_and_stay_where_it_is_taken(gate: RunningGate, upstream: SampleUpstream) -> None:
-    with hears(gate, REFUSED) as refusal:
+    with wait_for_event(gate, REFUSED) as refusal:
         rewrite(gate.config_file, metrics_address=upstream.url.removeprefix("http://"))
     assert "metrics_address" in refusal[0]["problem"]
     assert metrics(gate)["gate_config_last_reload_success"].value == 0
@@ -211,7 +211,7 @@ async def test_the_metrics_move_to_a_new_address_and_stay_where_it_is_taken(gate
 async def test_the_metrics_move_to_another_host_on_their_own_port_or_stay(gate: RunningGate) -> None:
     address = str(gate.builder.settings["metrics_address"])
     port = int(address.rpartition(":")[2])
-    with socket.create_server(("127.0.0.2", port)), hears(gate, REFUSED) as refusal:
+    with socket.create_server(("127.0.0.2", port)), wait_for_event(gate, REFUSED) as refusal:
         rewrite(gate.config_file, metrics_address=f":{port}")  # all addresses, of which another socket has one
     assert f"metrics_address: can't listen on :{port}" in refusal[0]["problem"]
     assert metrics(gate)["gate_config_last_reload_success"].value == 0
@@ -224,7 +224,7 @@ async def test_the_metrics_move_to_another_host_on_their_own_port_or_stay(gate: 
 
 
 def shows(gate: RunningGate, directory: Path, certificate: Issued) -> RawClient:
-    context = certificate.shown_by(gate.certificates.client_context(), directory)
+    context = certificate.present_in(gate.certificates.client_context(), directory)
     return RawClient(gate.port, tls=context, server_name="open.localhost")
 
 
@@ -241,7 +241,7 @@ def test_replaced_client_ca_applies_to_open_connections(gate: RunningGate, tmp_p
         assert status_on(held, gate) == 200
         with shows(gate, tmp_path, by_new) as early:
             assert status_on(early, gate) == 495
-        with hears(gate, RELOADED):
+        with wait_for_event(gate, RELOADED):
             replace(tmp_path / "clients.pem", new.pem)
         assert status_on(held, gate) == 495
         assert status_on(waiting, gate) == 200
@@ -255,7 +255,7 @@ async def test_failing_policy_tests_keep_configuration(gate: RunningGate) -> Non
     opened = yaml.safe_load(gate.config_file.read_text())["policy"][1]
     reload(gate, policy_tests=[{"name": "open to all", "url": gate.url("open.localhost"), "expect": "allow"}])
     before = metrics(gate)
-    with hears(gate, REFUSED) as refusal:
+    with wait_for_event(gate, REFUSED) as refusal:
         rewrite(gate.config_file, policy=[{"from": opened["from"], "to": opened["to"], "allow_any_authenticated_user": True}])
     assert re.search(r"config\.yaml:\d+:\d+: policy_tests\[0\]", refusal[0]["problem"])
     refused = metrics(gate)
@@ -293,12 +293,12 @@ async def test_a_file_that_is_written_in_place_opens_nothing_before_it_is_comple
     lines += ["  allow_any_authenticated_user: true", *["  # more"] * 15]
     lines += ["  policy:", "  - deny:", "      and:", "      - http_path: {starts_with: /admin}"]
     content = "\n".join(lines).encode()
-    with hears(gate, RELOADED):
+    with wait_for_event(gate, RELOADED):
         replace(gate.config_file, content)
     answers = set()
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "alice")
-        with hears(gate, RELOADED), gate.config_file.open("wb") as file:
+        with wait_for_event(gate, RELOADED), gate.config_file.open("wb") as file:
             for line in content.splitlines(keepends=True):
                 file.write(line)
                 file.flush()
@@ -370,7 +370,7 @@ async def test_a_changed_policy_takes_over_and_sessions_live_on(gate: RunningGat
 
 
 async def test_restart_only_settings_are_logged(gate: RunningGate) -> None:
-    with hears(gate, "restart required") as waiting:
+    with wait_for_event(gate, "restart required") as waiting:
         reload(gate, address="127.0.0.1:1", data_dir="/nowhere", policy=[])
     assert waiting[0]["settings"] == ["address", "data_dir", "database_url"]  # a file below data_dir
     async with gate.client() as client:
@@ -378,7 +378,7 @@ async def test_restart_only_settings_are_logged(gate: RunningGate) -> None:
 
 
 def test_sighup_reloads_at_once_even_an_unchanged_file(gate: RunningGate) -> None:
-    with hears(gate, RELOADED):
+    with wait_for_event(gate, RELOADED):
         gate.child.process.send_signal(signal.SIGHUP)
 
 

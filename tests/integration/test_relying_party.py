@@ -31,14 +31,14 @@ from tests.support.fake_idp import (
     OTHER_RSA_KEY,
     RSA_KEY,
     Answer,
-    Bend,
+    Overrides,
     encoded,
     public_jwk,
     signed,
 )
 from tests.support.gate import AUTHENTICATE_HOST
 from tests.support.raw_http import RawResponse
-from tests.support.reloading import RELOADED, hears, rewrite
+from tests.support.reloading import RELOADED, rewrite, wait_for_event
 
 TROUBLE = "sign-in failed at the identity provider"
 REFUSED = "sign-in refused"
@@ -62,13 +62,13 @@ class Misbehaviour:
     status: int
     page: str
     log: str
-    bend: Bend = field(default_factory=Bend)
+    bend: Overrides = field(default_factory=Overrides)
     query: Callable[[dict[str, str]], list[tuple[str, str]]] | None = None
     event: str = TROUBLE
 
 
 def token_trouble(log: str, **bend: Any) -> Misbehaviour:
-    return Misbehaviour(503, "is not responding", log, Bend(**bend))
+    return Misbehaviour(503, "is not responding", log, Overrides(**bend))
 
 
 def bad_answer(page: str, log: str, query: Callable[[dict[str, str]], list[tuple[str, str]]]) -> Misbehaviour:
@@ -158,7 +158,7 @@ MISBEHAVIOURS: dict[str, Misbehaviour] = {
         400,
         "no longer accepts",
         "no longer accepts",
-        Bend(answers={"/token": Answer.json({"error": "invalid_grant"}, 400)}),
+        Overrides(answers={"/token": Answer.json({"error": "invalid_grant"}, 400)}),
         event=REFUSED,
     ),
     "our credentials are refused": token_trouble("invalid_client", answers={"/token": Answer.json({"error": "invalid_client"}, 401)}),
@@ -191,7 +191,7 @@ def _straight(stage: Stage) -> Iterator[None]:
 
 def forget(stage: Stage) -> None:
     """gate forgets all that its provider says of itself."""
-    with hears(stage.gate, RELOADED):
+    with wait_for_event(stage.gate, RELOADED):
         rewrite(stage.gate.config_file, idp_request_params={"reload": str(next(_numbers))})
         stage.gate.child.process.send_signal(signal.SIGHUP)
 
@@ -240,12 +240,12 @@ def test_unsolicited_response_creates_no_session(stage: Stage, query: Callable[[
 
 
 # Refresh responses that the provider must not send: they are invalid, not late, so the session ends (OpenID Connect Core 12.2, 5.3.2).
-REFRESHED: dict[str, Bend] = {
-    "the ID token of another issuer": Bend(claims={"iss": "https://evil.example"}),
-    "for another audience": Bend(claims={"aud": "another"}),
-    "with another's signature": Bend(token=lambda header, claims: signed(header, claims, OTHER_RSA_KEY, "RS256")),
-    "the ID token of another person": Bend(claims={"sub": "bob"}),
-    "userinfo of another person": Bend(userinfo={"sub": "bob"}),
+REFRESHED: dict[str, Overrides] = {
+    "the ID token of another issuer": Overrides(claims={"iss": "https://evil.example"}),
+    "for another audience": Overrides(claims={"aud": "another"}),
+    "with another's signature": Overrides(token=lambda header, claims: signed(header, claims, OTHER_RSA_KEY, "RS256")),
+    "the ID token of another person": Overrides(claims={"sub": "bob"}),
+    "userinfo of another person": Overrides(userinfo={"sub": "bob"}),
 }
 
 
@@ -292,7 +292,7 @@ def test_a_discovery_document_that_can_not_be_believed(fresh: Stage, name: str) 
         "keys elsewhere without TLS": {"jwks_uri": "http://evil.example/jwks"},
         "only algorithms that we do not take": {"id_token_signing_alg_values_supported": ["HS256", "none"]},
     }
-    fresh.provider.idp.bend = Bend(answers={DISCOVERY: TROUBLES[name]}) if name in TROUBLES else Bend(discovery=members[name])
+    fresh.provider.idp.bend = Overrides(answers={DISCOVERY: TROUBLES[name]}) if name in TROUBLES else Overrides(discovery=members[name])
     browser = fresh.browser()
     page = browser.open(browser.open(fresh.url(ANYONE)).location)
     is_explained(fresh, page, 503, "is not responding", TROUBLE, "")
@@ -361,9 +361,9 @@ async def test_a_slow_provider_is_waited_for_ten_seconds(fresh: Stage) -> None:
     assert fresh.sign_in(fresh.browser()).status == 200
     slow, waiting = Answer(200, b"{}", delay=15), []
     for path, bend in (
-        ("/token", Bend(answers={"/token": slow})),
-        ("/jwks", Bend(answers={"/jwks": slow}, header={"kid": "unknown"})),
-        ("/userinfo", Bend(answers={"/userinfo": slow})),
+        ("/token", Overrides(answers={"/token": slow})),
+        ("/jwks", Overrides(answers={"/jwks": slow}, header={"kid": "unknown"})),
+        ("/userinfo", Overrides(answers={"/userinfo": slow})),
     ):
         browser = fresh.browser()
         callback = fresh.picked(browser)

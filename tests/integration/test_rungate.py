@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from tests.support.children import free_port
+from tests.support.fork_server import python
 from tests.support.options import MINIMAL
-from tests.support.prepared import python
-from tests.support.upstream import CanaryUpstream, Conversation, SampleUpstream
+from tests.support.upstream import Exchange, RawUpstream, SampleUpstream
 
 
 def plain(directory: Path, **settings: object) -> Path:
@@ -61,14 +61,14 @@ def test_the_version_is_printed(arguments: list[str]) -> None:
 async def test_a_stop_lets_a_running_request_end(number: signal.Signals, tmp_path: Path) -> None:
     started, may_end = asyncio.Event(), asyncio.Event()
 
-    async def slow(conversation: Conversation) -> None:
+    async def slow(conversation: Exchange) -> None:
         await conversation.request()
         await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nfir")
         started.set()
         await may_end.wait()
         await conversation.send(b"st!")
 
-    async with CanaryUpstream(script=slow) as canary:
+    async with RawUpstream(script=slow) as canary:
         port = free_port()
         route = {"from": "https://app.example.com", "to": canary.url, "allow_public_unauthenticated_access": True}
         with python("manage.py", "rungate", "-config", plain(tmp_path, address=f"127.0.0.1:{port}", policy=[route])) as child:

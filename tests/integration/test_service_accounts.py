@@ -12,8 +12,8 @@ from tests.support.browser import headless_browser
 from tests.support.certs import certificate_files
 from tests.support.children import free_port, wait_until
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.fork_server import run
 from tests.support.gate import GateBuilder, RunningGate
-from tests.support.prepared import run
 from tests.support.upstream import SampleUpstream
 
 

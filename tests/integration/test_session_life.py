@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.cookies import of_client
+from tests.support.cookies import client_cookies
 from tests.support.eventually import eventually
 from tests.support.fake_idp import ABSENT, CLIENT_ID, CLIENT_SECRET, Answer, FakeIdP
 from tests.support.gate import HTML, GateBuilder, RunningGate, follow, led_to, status_or_cut
@@ -155,7 +155,7 @@ def two_of_a_kind(idp: FakeIdP, upstream: SampleUpstream, redis: RedisServer) ->
 
 def as_sent_to(gate: RunningGate, client: httpx.AsyncClient) -> dict[str, str]:
     """Headers that make a request to the other process look like this browser's request to the application."""
-    return {"Host": f"{APP}:{gate.port}", "Cookie": of_client(client, APP)}
+    return {"Host": f"{APP}:{gate.port}", "Cookie": client_cookies(client, APP)}
 
 
 def directory(parent: Path, name: str) -> Path:

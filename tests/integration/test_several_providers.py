@@ -14,7 +14,7 @@ from tests.support.accessibility_checks import errors, findings
 from tests.support.browser import Browser, headless_browser
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate
-from tests.support.provider_choice import CORP_ONLY, IDP_KEYS, OPEN, entry, signed_in
+from tests.support.provider_selection import CORP_ONLY, IDP_KEYS, OPEN, entry, signed_in
 from tests.support.upstream import SampleUpstream
 
 LONG = "Partners with a name of sixty characters, as somebody has it"

@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from examples.demo.people import ALICE
-from tests.support.cookies import of_client
+from tests.support.cookies import client_cookies
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import HTML, PATIENCE, GateBuilder, RunningGate, follow, status_or_cut
 from tests.support.postgresql import PostgresServer
-from tests.support.provider_choice import CORP_ONLY, IDP_KEYS, OPEN, PLANES, configure, entry, signed_in
+from tests.support.provider_selection import CORP_ONLY, IDP_KEYS, OPEN, PLANES, configure, entry, signed_in
 from tests.support.raw_http import Broken, RawClient, RawResponse
 from tests.support.redis_server import RedisServer
 from tests.support.reloading import reload
@@ -64,7 +64,7 @@ async def visit(gate: RunningGate, client: httpx.AsyncClient, id: str, provider:
     of_corp = {"x-gate-claim-email": "alice@example.com", "x-gate-claim-groups": "engineering"} if id == "corp" else {}
     for answer in (page, await client.get(gate.url(OPEN)), await client.get(gate.url(OPEN))):
         assert received(answer) == {"x-gate-claim-user": f"{id}/alice", **of_corp}
-    cookie = of_client(client, OPEN)
+    cookie = client_cookies(client, OPEN)
     only = await follow(client, await client.get(gate.url(CORP_ONLY), headers=HTML))
     assert only.status_code == (200 if id == "corp" else 403)
     return cookie

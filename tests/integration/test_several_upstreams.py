@@ -10,7 +10,7 @@ import pytest
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
-from tests.support.upstream import CanaryUpstream, Conversation
+from tests.support.upstream import Exchange, RawUpstream
 
 PORTS = [free_port() for _ in range(3)]
 METRICS = free_port()
@@ -46,7 +46,7 @@ class Upstreams:
 
     def __init__(self, *, statuses: dict[int, bytes] | None = None):
         self._statuses = statuses or {}
-        self.canaries: dict[int, CanaryUpstream] = {}
+        self.canaries: dict[int, RawUpstream] = {}
 
     async def __aenter__(self) -> "Upstreams":
         for number in range(3):
@@ -60,7 +60,7 @@ class Upstreams:
     async def start(self, number: int) -> None:
         status = self._statuses.get(number, b"200 OK")
         answer = b"HTTP/1.1 %b\r\nContent-Length: 1\r\n\r\n%d" % (status, number)
-        self.canaries[number] = await CanaryUpstream(answer, port=PORTS[number]).__aenter__()
+        self.canaries[number] = await RawUpstream(answer, port=PORTS[number]).__aenter__()
 
     async def kill(self, number: int) -> None:
         await self.canaries.pop(number).__aexit__()
@@ -110,7 +110,7 @@ async def test_retry_uses_the_other_upstreams_host_and_cleans_its_response(gate:
     planted = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nSet-Cookie: _gate=planted\r\nSet-Cookie: theme=dark\r\n\r\nok"
     # The first choice of this client is one of them, so each is gone once.
     for alive, name in enumerate((f"names.localhost:{gate.port}", f"localhost:{PORTS[1]}")):
-        async with CanaryUpstream(planted, port=PORTS[alive]) as upstream, gate.client() as client:
+        async with RawUpstream(planted, port=PORTS[alive]) as upstream, gate.client() as client:
             for number, (method, body) in enumerate((("GET", b""), ("POST", b"x" * 1000), ("PUT", b"y" * 200_000))):
                 path = f"/asked/{alive}/{number}"
                 answer = await client.request(method, gate.url("names.localhost", path), content=body)
@@ -132,12 +132,12 @@ async def test_sent_request_is_not_retried(gate: RunningGate) -> None:
     """An upstream that takes a request and hangs up may have acted on it."""
     received: list[bytes] = []
 
-    async def hangs_up(conversation: Conversation) -> None:
+    async def hangs_up(conversation: Exchange) -> None:
         request = await conversation.request()
         if request.target != b"/healthz":
             received.append(request.line)
 
-    async with CanaryUpstream(script=hangs_up, port=PORTS[0]), CanaryUpstream(script=hangs_up, port=PORTS[1]), gate.client() as client:
+    async with RawUpstream(script=hangs_up, port=PORTS[0]), RawUpstream(script=hangs_up, port=PORTS[1]), gate.client() as client:
         for method, content in (("GET", b""), ("POST", b"order=1")):
             assert (await client.request(method, gate.url("names.localhost", f"/{method}"), content=content)).status_code == 502
     assert received == [b"GET /GET HTTP/1.1", b"POST /POST HTTP/1.1"]
@@ -179,7 +179,7 @@ ACCEPTED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade:
 async def test_spdy_is_a_tunnel_where_the_route_allows_it(gate: RunningGate) -> None:
     heads: list[bytes] = []
 
-    async def script(conversation: Conversation) -> None:
+    async def script(conversation: Exchange) -> None:
         heads.append(await conversation.head())
         if b"SPDY" not in heads[-1]:
             await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
@@ -187,7 +187,7 @@ async def test_spdy_is_a_tunnel_where_the_route_allows_it(gate: RunningGate) -> 
         await conversation.send(ACCEPTED + b"\x80\x03")
         await conversation.send((await conversation.read(4))[::-1])
 
-    async with CanaryUpstream(script=script, port=PORTS[0]):
+    async with RawUpstream(script=script, port=PORTS[0]):
         tls = gate.certificates.client_context()
         reader, writer = await asyncio.open_connection("127.0.0.1", gate.port, ssl=tls, server_hostname="spdy.localhost")
         writer.write(SPDY.format(host="spdy.localhost", port=gate.port).encode() + b"ping")

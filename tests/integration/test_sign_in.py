@@ -6,7 +6,7 @@ import httpx
 import jwt
 
 from authorize.policy.reasons import Reason
-from tests.support.development_provider import DevelopmentProvider, pick_person
+from tests.support.development_provider import DevelopmentProvider, pick_user
 from tests.support.gate import HTML, RunningGate, follow, sign_in, sign_out
 from tests.support.upstream import SampleUpstream
 
@@ -39,14 +39,14 @@ async def test_a_route_that_shares_no_domain_with_the_authenticate_host_signs_in
 async def test_parallel_tabs_each_come_back_to_their_own_page(gate: RunningGate) -> None:
     async with gate.client() as client:
         tabs = [await to_provider(client, gate.url("app.localhost", f"/tab/{tab}")) for tab in range(3)]
-        pages = [await follow(client, await pick_person(client, tab, "alice")) for tab in reversed(tabs)]
+        pages = [await follow(client, await pick_user(client, tab, "alice")) for tab in reversed(tabs)]
     assert [page.json()["target"] for page in pages] == ["/tab/2", "/tab/1", "/tab/0"]
 
 
 async def test_a_provider_callback_of_another_browser_yields_no_session(gate: RunningGate) -> None:
     async with gate.client() as attacker, gate.client() as victim:
         provider_page = await to_provider(attacker, gate.url("app.localhost"))
-        callback = (await pick_person(attacker, provider_page, "bob")).headers["location"]
+        callback = (await pick_user(attacker, provider_page, "bob")).headers["location"]
         page = await victim.get(callback, headers=HTML)
         assert page.status_code == 400
         after = await victim.get(gate.url("app.localhost"), headers=HTML)
@@ -55,7 +55,7 @@ async def test_a_provider_callback_of_another_browser_yields_no_session(gate: Ru
 
 async def test_a_hand_over_of_another_browser_yields_no_session(gate: RunningGate) -> None:
     async with gate.client() as attacker, gate.client() as victim:
-        response = await pick_person(attacker, await to_provider(attacker, gate.url("app.localhost")), "bob")
+        response = await pick_user(attacker, await to_provider(attacker, gate.url("app.localhost")), "bob")
         while "/.gate/callback/" not in response.headers["location"]:
             response = await attacker.send(response.next_request)
         page = await victim.get(response.headers["location"], headers=HTML)

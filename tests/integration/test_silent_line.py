@@ -20,8 +20,8 @@ from databroker.store.redis_store import RedisStore
 from databroker.store.sealed import SealedStore
 from tests.support.children import Child
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.faulty_line import FaultyLine
 from tests.support.gate import HTML, GateBuilder, sign_in, status_or_cut
+from tests.support.network_faults import FaultyLink
 from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
 from tests.support.split import Split
@@ -37,7 +37,7 @@ class Stage:
     url: str
     client: Callable[..., httpx.AsyncClient]
     decides: list[Child]
-    line: FaultyLine
+    line: FaultyLink
     end_session: Callable[[], Awaitable[None]]
 
 
@@ -58,7 +58,7 @@ def builder_of(provider: DevelopmentProvider, upstream: SampleUpstream, **settin
 
 @asynccontextmanager
 async def kvstore(provider: DevelopmentProvider, upstream: SampleUpstream, directory: Path) -> AsyncIterator[Stage]:
-    with RedisServer(directory / "redis") as redis, FaultyLine(redis.port) as line:
+    with RedisServer(directory / "redis") as redis, FaultyLink(redis.port) as line:
         url = redis.url.replace(str(redis.port), str(line.port))
         builder = builder_of(provider, upstream, databroker_storage_type="kvstore", databroker_storage_connection_string=url)
         with builder.start(directory) as gate:
@@ -68,7 +68,7 @@ async def kvstore(provider: DevelopmentProvider, upstream: SampleUpstream, direc
 
 @asynccontextmanager
 async def postgresql(provider: DevelopmentProvider, upstream: SampleUpstream, directory: Path) -> AsyncIterator[Stage]:
-    with PostgresServer() as server, FaultyLine(server.port) as line:
+    with PostgresServer() as server, FaultyLink(server.port) as line:
         url = server.url.replace(str(server.port), str(line.port))
 
         async def end() -> None:
@@ -84,7 +84,7 @@ async def split(provider: DevelopmentProvider, upstream: SampleUpstream, directo
     async with AsyncExitStack() as stack:
         redis = stack.enter_context(RedisServer(directory / "redis"))
         services = Split(directory, provider.url, redis, policy, database_url="", session_staleness="0s")
-        line = stack.enter_context(FaultyLine(services.ports["databroker"]))
+        line = stack.enter_context(FaultyLink(services.ports["databroker"]))
         for name in ("authorize", "authenticate", "proxy"):
             services.settings[name] |= {"databroker_service_url": f"https://localhost:{line.port}"}
             services.settings[name].pop("database_url", None)
@@ -111,10 +111,10 @@ async def test_a_session_that_ended_unheard_is_served_no_longer_than_promised(
                     seen |= now
             return seen
 
-        stage.line.silence()
+        stage.line.stall()
         await stage.end_session()
         assert await until(503) <= {None, 200, 503}
         for child in stage.decides:
             child.wait_for_line("replica exceeded staleness limit", 30)
-        stage.line.mend()
+        stage.line.restore()
         assert await until(302) <= {302, 503}, "no request is allowed any more"

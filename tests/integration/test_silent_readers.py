@@ -17,8 +17,8 @@ import pytest
 from tests.support.certs import certificate_files
 from tests.support.children import Child, free_port
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.fork_server import manage
 from tests.support.gate import GateBuilder
-from tests.support.prepared import manage
 from tests.support.zero_window import EndlessUpstream, Silent1, Silent2, events
 
 APP, UNBOUNDED, LARGE = "app.localhost", "unbounded.localhost", "large.localhost"

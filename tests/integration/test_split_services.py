@@ -30,7 +30,7 @@ from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
 from tests.support.split import AUTHENTICATE_HOST, ROUTE_HOST, Split
 from tests.support.trace_backend import EnvoyRequestHead, TraceBackend, until
-from tests.support.tunnels import TunnelClient, token_of
+from tests.support.tunnels import TunnelClient, obtain_token
 from tests.support.upstream import SampleUpstream, TcpUpstream
 
 TUNNEL = f"{ROUTE_HOST}:7"
@@ -151,11 +151,11 @@ async def test_rules_are_evaluated_and_anonymous_users_redirected(split):
 async def test_tunnel_is_authorized_remotely_and_ends_with_session(split, tmp_path):
     broker, port = broker_of(split, tmp_path), split.ports["proxy"]
     async with split.client() as browser:
-        token = f"Authorization: Gate {await token_of(browser, split.url('').rstrip('/'), 'bob')}"
+        token = f"Authorization: Gate {await obtain_token(browser, split.url('').rstrip('/'), 'bob')}"
         with TunnelClient(port, ROUTE_HOST) as refused:
             assert refused.open(TUNNEL, token) == 403
     async with split.client() as browser:
-        token = f"Authorization: Gate {await token_of(browser, split.url('').rstrip('/'), 'alice')}"
+        token = f"Authorization: Gate {await obtain_token(browser, split.url('').rstrip('/'), 'alice')}"
         with TunnelClient(port, ROUTE_HOST) as client:
             assert client.open(TUNNEL, token) == 200
             assert client.send(b"hello").exactly(5) == b"hello"

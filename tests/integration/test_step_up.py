@@ -12,9 +12,9 @@ from tests.support.browser import headless_browser
 from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, OPEN_REQUESTS, CertifiedProvider, why_not_here
 from tests.support.certs import spki_hash
 from tests.support.children import clean_environment
+from tests.support.fork_server import python
 from tests.support.gate import GateBuilder, RunningGate, follow
-from tests.support.prepared import python
-from tests.support.tunnels import TunnelClient, agree, token_of
+from tests.support.tunnels import TunnelClient, agree, obtain_token
 from tests.support.upstream import SampleUpstream, TcpUpstream
 
 pytestmark = pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())
@@ -124,7 +124,7 @@ async def test_tunnel_step_up_in_browser(gate: tuple[RunningGate, CertifiedProvi
     running, _ = gate
     async with running.client() as client:
         await sign_in(running, client, APP, sub="frank", acr="pwd")
-        weak = await token_of(client, running.url(WAGES, ""), "frank")
+        weak = await obtain_token(client, running.url(WAGES, ""), "frank")
         with TunnelClient(running.port, WAGES) as early:
             assert early.open(f"{WAGES}:7", f"Authorization: Gate {weak}") == 401
         command = (

@@ -20,7 +20,7 @@ from tests.integration.test_store_trouble import (
     signed_in_soon,
     status_of,
 )
-from tests.support.development_provider import DevelopmentProvider, pick_person
+from tests.support.development_provider import DevelopmentProvider, pick_user
 from tests.support.gate import RunningGate, follow, sign_in
 from tests.support.postgresql import PostgresServer
 from tests.support.upstream import SampleUpstream
@@ -126,7 +126,7 @@ async def test_read_only_database_fails_closed_and_recovers(
 async def last_link_of_sign_in(client: httpx.AsyncClient, gate: RunningGate, user: str) -> str:
     """Where a browser is sent that needs one step more to be signed in at the host of the route."""
     page = await follow(client, await client.get(gate.url(HOST)))
-    response = await pick_person(client, page, user)
+    response = await pick_user(client, page, user)
     while not str(response.headers["location"]).startswith(gate.url(HOST, CALLBACK)):
         response = await client.get(response.headers["location"])
     return str(response.headers["location"])

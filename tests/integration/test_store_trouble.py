@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.development_provider import DevelopmentProvider, pick_person
-from tests.support.faulty_line import FaultyLine
+from tests.support.development_provider import DevelopmentProvider, pick_user
 from tests.support.gate import HTML, GateBuilder, RunningGate, follow, sign_in, status_or_cut
+from tests.support.network_faults import FaultyLink
 from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
 from tests.support.upstream import SampleUpstream
@@ -90,21 +90,21 @@ def sqlite(tmp_path: Path) -> Trouble:
 
 @pytest.fixture
 def postgresql() -> Iterator[Trouble]:
-    with PostgresServer() as server, FaultyLine(server.port) as line:
+    with PostgresServer() as server, FaultyLink(server.port) as line:
 
         @contextmanager
         def is_full(gate: RunningGate) -> Iterator[None]:
-            server.let_files_end_at(POSTGRESQL_FILE)
+            server.limit_file_size(POSTGRESQL_FILE)
             fill(server)
             yield
-            server.let_files_end_at(None)
+            server.limit_file_size(None)
             server.query("DELETE FROM databroker_storedrecord WHERE type = 'filling'")
 
         @contextmanager
         def hangs(gate: RunningGate) -> Iterator[None]:
-            line.silence()
+            line.stall()
             yield
-            line.mend()
+            line.restore()
 
         def end_sessions() -> None:
             server.query("DELETE FROM databroker_storedrecord WHERE type = 'session'")
@@ -153,7 +153,7 @@ async def test_full_store_fails_closed_and_recovers(trouble: Trouble, gate: Runn
         with trouble.is_full(gate):
             assert await status_of(alice, gate) == 200
             await must_come_back(bob, gate)
-            await sign_out_is_done_or_said_not_to_be(carol, gate)
+            await sign_out_is_done_or_reported_as_failed(carol, gate)
         assert any(trouble.full_text in line for line in gate.child.lines)
         assert await signed_in_soon(bob, gate, "bob") < BOUND
 
@@ -216,7 +216,7 @@ async def must_come_back(client: httpx.AsyncClient, gate: RunningGate, name: str
     assert (await client.get(gate.url(PUBLIC_HOST))).status_code == 200
 
 
-async def sign_out_is_done_or_said_not_to_be(client: httpx.AsyncClient, gate: RunningGate) -> None:
+async def sign_out_is_done_or_reported_as_failed(client: httpx.AsyncClient, gate: RunningGate) -> None:
     """A full store may have room for a sign-out; gate confirms only a sign-out that was stored."""
     host = gate.builder.authenticate_host
     page = await client.get(gate.url(host, "/.gate/"))
@@ -248,7 +248,7 @@ async def signed_in_soon(client: httpx.AsyncClient, gate: RunningGate, name: str
             assert status in (302, 503)
             page = await follow(client, await client.get(gate.url(HOST)))
             if str(page.url).startswith(str(gate.builder.settings["idp_provider_url"])):
-                await follow(client, await pick_person(client, page, name))
+                await follow(client, await pick_user(client, page, name))
             else:
                 await asyncio.sleep(0.05)
     return time.monotonic() - started

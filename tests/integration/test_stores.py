@@ -18,8 +18,8 @@ from databroker.store.sealed import SealedStore
 from foundation.errors import BrokerError
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.eventually import eventually_equal
-from tests.support.faulty_line import FaultyLine
 from tests.support.gate import HTML, GateBuilder, RunningGate, sign_in, sign_out, status_or_cut
+from tests.support.network_faults import FaultyLink
 from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
 from tests.support.upstream import SampleUpstream
@@ -157,11 +157,11 @@ async def test_a_redis_that_is_killed_under_load_costs_nothing_that_was_acknowle
             await store.close()
 
 
-async def test_ended_session_is_served_at_most_for_staleness(
+async def test_ended_session_is_served_only_within_max_staleness(
     provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path, redis_server: RedisServer
 ) -> None:
     emptied(redis_server)
-    with FaultyLine(redis_server.port) as line:
+    with FaultyLink(redis_server.port) as line:
         builder = builder_of(provider, upstream, **on_redis(redis_server.url.replace(str(redis_server.port), str(line.port))))
         secret = base64.b64decode(str(builder.settings["shared_secret"]))
         with builder.start(tmp_path) as gate:
@@ -169,13 +169,13 @@ async def test_ended_session_is_served_at_most_for_staleness(
                 store = SealedStore(RedisStore(open_client(parse_storage_url(redis_server.url), StorageTls(), 3)), [secret])
                 line.slow_down(0.05)
                 assert await status_of(client, gate) == 200
-                line.silence()
+                line.stall()
                 (session,) = await store.page(SESSION, "", 5)
                 assert await store.delete(SESSION, session.id)
                 fresh.cookies = httpx.Cookies(client.cookies)
                 await until(client, gate, 503)
                 assert await status_of(fresh, gate) == 503
-                line.mend()
+                line.restore()
                 assert await until(client, gate, 302) < 5
                 await store.close()
 

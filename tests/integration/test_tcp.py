@@ -16,11 +16,11 @@ from tests.support.asgi_servers import TLS_ELSEWHERE
 from tests.support.certs import certificate_files
 from tests.support.children import clean_environment, is_open, wait_until
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.fork_server import python
 from tests.support.gate import GateBuilder, RunningGate, sign_out
-from tests.support.prepared import python
 from tests.support.raw_http import Broken, RawClient
 from tests.support.raw_http2 import RawHttp2Client
-from tests.support.tunnels import TunnelClient, token_of
+from tests.support.tunnels import TunnelClient, obtain_token
 from tests.support.upstream import TcpUpstream
 
 BIG = bytes(range(256)) * 4096  # 1 MiB
@@ -222,7 +222,7 @@ async def test_a_program_is_let_in_by_its_token_and_by_policy(stage: Stage, head
     statuses = {}
     for user in ("alice", "bob"):
         async with stage.gate.client() as browser:
-            token = await token_of(browser, stage.gate.url(PEOPLE, ""), user)
+            token = await obtain_token(browser, stage.gate.url(PEOPLE, ""), user)
         with stage.connect(PEOPLE) as client:
             joiner = "" if scheme.endswith("-") else " "
             statuses[user] = client.open(f"{PEOPLE}:{SILENT_PORT}", f"{name} {scheme}{joiner}{token}")
@@ -253,7 +253,7 @@ def running(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
 async def test_a_tunnel_ends_with_the_session_and_goes_on_with_a_reload_that_leaves_its_route_alone(running: Stage) -> None:
     gate = running.gate
     async with gate.client() as browser:
-        token = f"Authorization: Gate {await token_of(browser, gate.url(PEOPLE, ''), 'alice')}"
+        token = f"Authorization: Gate {await obtain_token(browser, gate.url(PEOPLE, ''), 'alice')}"
         with running.connect(PEOPLE) as stored, running.connect(PEOPLE) as withdrawn:
             assert stored.open(f"{PEOPLE}:{SILENT_PORT}", token) == withdrawn.open(f"{PEOPLE}:{ECHO_PORT}", token) == 200
             upstream = running.held.accepted()
@@ -275,7 +275,7 @@ async def test_a_tunnel_ends_with_the_session_and_goes_on_with_a_reload_that_lea
 async def test_a_stop_lets_tunnels_go_on_for_a_while_and_then_ends_them(running: Stage) -> None:
     gate = running.gate
     async with gate.client() as browser:
-        token = f"Authorization: Gate {await token_of(browser, gate.url(PEOPLE, ''), 'alice')}"
+        token = f"Authorization: Gate {await obtain_token(browser, gate.url(PEOPLE, ''), 'alice')}"
     with running.connect(PEOPLE) as client:
         assert client.open(f"{PEOPLE}:{ECHO_PORT}", token) == 200
         gate.child.process.send_signal(signal.SIGTERM)
@@ -348,7 +348,7 @@ def test_alongside_pages_tunnel_limits(alongside_pages: Stage) -> None:
     assert not [entry for entry in alongside_pages.gate.log if entry.get("path") == "/smuggled"]
     certificates = alongside_pages.gate.certificates
     with RawHttp2Client(alongside_pages.gate.port, certificates.client_context(), OPEN) as client:
-        answer = client.ask("CONNECT", "", f"{OPEN}:{ECHO_PORT}", body=b"ahead")
+        answer = client.request("CONNECT", "", f"{OPEN}:{ECHO_PORT}", body=b"ahead")
         assert (answer.status, b"ask by HTTP/1.1" in answer.body) == (501, True)
     assert (alongside_pages.echo.count, alongside_pages.held.count) == before
 

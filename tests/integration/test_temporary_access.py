@@ -10,12 +10,12 @@ import pytest
 from tests.integration.test_live_streams import application, ends, open_stream
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.faulty_line import FaultyLine
 from tests.support.gate import HTML, GateBuilder, RunningGate, sign_in, until_status
 from tests.support.grants import command, give, press
+from tests.support.network_faults import FaultyLink
 from tests.support.redis_server import RedisServer
 from tests.support.split import Split
-from tests.support.upstream import CanaryUpstream, SampleUpstream
+from tests.support.upstream import RawUpstream, SampleUpstream
 
 GRANTED: dict[str, Any] = {"name": "app", "policy": [{"allow": {"granted": True}}]}
 
@@ -27,7 +27,7 @@ def started(provider: DevelopmentProvider, to: str, directory: Path) -> RunningG
 
 @pytest.mark.parametrize("way", ["end", "revoked"])
 async def test_a_stream_ends_with_the_access_that_it_rests_on(way: str, provider: DevelopmentProvider, tmp_path: Path) -> None:
-    async with CanaryUpstream(script=application) as canary:
+    async with RawUpstream(script=application) as canary:
         with started(provider, canary.url, tmp_path) as gate:
             async with gate.client() as client:
                 url = gate.url("app.localhost")
@@ -47,8 +47,8 @@ async def test_a_stream_ends_with_the_access_that_it_rests_on(way: str, provider
 async def test_stream_ends_at_known_expiry_without_authorizer(ends_first: str, provider: DevelopmentProvider, tmp_path: Path) -> None:
     """The store has gone silent for longer than what is cached may be served: an end that was known before still counts."""
     lifetime, cookie_expire = ("15s", "1h") if ends_first == "access" else ("1h", "15s")
-    async with CanaryUpstream(script=application) as canary:
-        with RedisServer(tmp_path / "redis") as redis, FaultyLine(redis.port) as line:
+    async with RawUpstream(script=application) as canary:
+        with RedisServer(tmp_path / "redis") as redis, FaultyLink(redis.port) as line:
             store = redis.url.replace(str(redis.port), str(line.port))
             builder = GateBuilder(provider.url).route("app.localhost", to=canary.url, **GRANTED)
             builder.setting(databroker_storage_type="kvstore", databroker_storage_connection_string=store)
@@ -60,7 +60,7 @@ async def test_stream_ends_at_known_expiry_without_authorizer(ends_first: str, p
                     give(gate.config_file, "app", lifetime)
                     await until_status(client, url, 200)
                     events = await open_stream(client, gate)
-                    line.silence()
+                    line.stall()
                     await ends(events)
                 gate.wait_for_event("stream terminated")
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
-from tests.support.reloading import RELOADED, hears, reload, replace, rewrite
+from tests.support.reloading import RELOADED, reload, replace, rewrite, wait_for_event
 from tests.support.trace_backend import EnvoyRequestHead, TraceAgent, TraceBackend, until
 from tests.support.upstream import SampleUpstream
 
@@ -51,10 +51,10 @@ def started(
 def gate(started: RunningGate, backend: TraceBackend) -> Iterator[RunningGate]:
     """Traces every request; what a test changes is as it was for the next."""
     before = started.config_file.read_bytes()
-    backend.taken.clear()
+    backend.received.clear()
     yield started
     if started.config_file.read_bytes() != before:
-        with hears(started, RELOADED):
+        with wait_for_event(started, RELOADED):
             replace(started.config_file, before)
 
 
@@ -93,7 +93,7 @@ async def test_proxied_request_is_one_trace(gate, backend):
     assert root.tags["gate.route_name"] == below["authorize"].tags["gate.route_name"] == line["route_name"] == "open pages"
     assert incoming(response)["traceparent"] == f"00-{root.trace:032x}-{below['upstream'].id:016x}-01"
     assert incoming(response)["x-b3-traceid"] == f"{root.trace:032x}"
-    assert not any(b"hidden" in taken.body for taken in backend.taken)
+    assert not any(b"hidden" in taken.body for taken in backend.received)
 
 
 async def test_sign_in_trace_without_secrets(gate, backend):
@@ -107,7 +107,7 @@ async def test_sign_in_trace_without_secrets(gate, backend):
     assert {span.tags["http.request.method"] for span in requested} >= {"POST"}
     assert all(span.tags["server.address"] == httpx.URL(gate.builder.settings["idp_provider_url"]).netloc.decode() for span in requested)
     assert {"sign in", "allowed"} <= {span.tags.get("gate.outcome", "").replace("_", " ") for span in spans}
-    received = b"".join(taken.body for taken in backend.taken)
+    received = b"".join(taken.body for taken in backend.received)
     secrets = [*cookies, gate.builder.settings["idp_client_secret"], gate.builder.settings["shared_secret"], "alice", "code=", "state="]
     assert [secret for secret in secrets if secret.encode() in received] == []
 
@@ -178,7 +178,7 @@ async def test_a_reload_can_end_tracing(gate, backend):
 
 
 async def test_provider_without_endpoint_is_refused_at_reload(gate, backend):
-    with hears(gate, "configuration rejected") as refused:
+    with wait_for_event(gate, "configuration rejected") as refused:
         rewrite(gate.config_file, tracing_span_endpoint=None)
     assert "zipkin needs tracing_span_endpoint" in refused[0]["problem"]
     await get(gate, OPEN, "/still")

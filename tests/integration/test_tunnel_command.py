@@ -15,10 +15,10 @@ import redis
 from tests.support.browser import Browser, headless_browser
 from tests.support.children import ROOT, Child, clean_environment, wait_until
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.fork_server import python
 from tests.support.gate import GateBuilder, RunningGate
-from tests.support.prepared import python
 from tests.support.redis_server import RedisServer
-from tests.support.tunnels import token_of
+from tests.support.tunnels import obtain_token
 from tests.support.upstream import TcpUpstream
 
 REDIS, ECHO = "redis.localhost:6379", "redis.localhost:7"
@@ -125,7 +125,7 @@ async def test_standard_streams_and_a_token_of_ones_own(stage: Stage) -> None:
     for user, destination, code in (("alice", ECHO, 0), ("bob", REDIS, 1)):
         async with stage.gate.client() as browser:
             token = stage.home / user
-            token.write_text(await token_of(browser, stage.gate.url("redis.localhost", ""), user) + "\n")
+            token.write_text(await obtain_token(browser, stage.gate.url("redis.localhost", ""), user) + "\n")
         report = os.urandom(300_000)
         run = stage.run(destination, "--token-file", str(token), report=report)
         assert (run.returncode, run.stdout == report) == (code, code == 0), run.stderr

@@ -17,10 +17,10 @@ from aiohttp import web
 from tests.support.asgi_servers import TLS_ELSEWHERE
 from tests.support.certs import CertificateFiles, certificate_files
 from tests.support.children import Child, clean_environment, is_open, wait_until
-from tests.support.cookies import of_client
+from tests.support.cookies import client_cookies
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.fork_server import python
 from tests.support.gate import GateBuilder, RunningGate, sign_in, sign_out
-from tests.support.prepared import python
 from tests.support.raw_http import Broken, RawResponse
 from tests.support.websockets import (
     BINARY,
@@ -192,14 +192,14 @@ async def test_a_mebibyte_comes_back_whole_compressed_or_not(server: Server, com
 
 def test_ping_pong_and_fragments_pass_as_they_are(server: Server) -> None:
     with server.opened("/polite") as client:
-        client.say(PING, b"are you there")
+        client.send_frame(PING, b"are you there")
         assert (client.frame().payload) == b"are you there"
-        client.say(TEXT, b"two ", is_final=False)
-        client.say(PONG, b"between")
-        client.say(CONTINUATION, b"parts")
+        client.send_frame(TEXT, b"two ", is_final=False)
+        client.send_frame(PONG, b"between")
+        client.send_frame(CONTINUATION, b"parts")
         frames = [client.frame() for _ in range(3)]
         assert [(frame.opcode, frame.payload) for frame in frames] == [(TEXT, b"two "), (PONG, b"between"), (CONTINUATION, b"parts")]
-        client.say(CLOSE, b"\x0f\xa2bye")
+        client.send_frame(CLOSE, b"\x0f\xa2bye")
         assert client.frame().close_code == 4002
         assert ended(client)
     line = server.ended_with("complete", path="/polite", status=101)
@@ -281,7 +281,7 @@ def test_a_101_that_does_not_fit_is_a_502_and_no_byte_passes(server: Server, ups
     with server.connect() as client:
         assert client.open(server.name(HOST), f"/{path}", ahead=b"GET /smuggled HTTP/1.1\r\n\r\n").status == 502
         assert ended(client)
-    assert upstream.heard == [b""]
+    assert upstream.received == [b""]
 
 
 @pytest.mark.parametrize(("path", "status", "body"), [("ok-with-upgrade", 200, b"no"), ("not-here", 404, b"nowhere")])
@@ -293,7 +293,7 @@ def test_another_answer_than_101_is_an_ordinary_one_and_opens_nothing(
         answer = client.open(server.name(HOST), f"/{path}", ahead=b"GET /smuggled HTTP/1.1\r\n\r\n")
         assert (answer.status, answer.body, answer.header("upgrade")) == (status, body, None)
         assert ended(client)
-    assert upstream.heard == [b""]
+    assert upstream.received == [b""]
     assert len(upstream.heads) == 1
 
 
@@ -364,7 +364,7 @@ def test_an_upstream_that_breaks_off_ends_the_clients_connection(server: Server)
 
 def test_a_client_that_leaves_ends_the_upstreams_connection(server: Server) -> None:
     with server.opened("/hold") as client:
-        client.say(TEXT, b"and gone")
+        client.send_frame(TEXT, b"and gone")
     server.ended_with("client_disconnected", bytes_received=len(from_client(TEXT, b"and gone")))
 
 
@@ -388,7 +388,7 @@ def member(gate: RunningGate, cookie: str, path: str) -> Iterator[RawWebSocket]:
 
 async def signed_in(gate: RunningGate, client) -> str:
     await sign_in(client, gate.url(MEMBERS, "/not-here"), "alice")
-    return of_client(client, MEMBERS)
+    return client_cookies(client, MEMBERS)
 
 
 async def test_signing_out_closes_open_websockets_with_1008_on_both_sides(gate: RunningGate, upstream: SocketUpstream) -> None:
@@ -402,7 +402,7 @@ async def test_signing_out_closes_open_websockets_with_1008_on_both_sides(gate: 
             # The frame that was passing ends before our Close, and what follows it never passes.
             assert busy.exactly(60) == b"b" * 60
             assert busy.frame().close_code == 1008
-    wait_until(lambda: upstream.heard[0] != b"", "the upstream receives it")
+    wait_until(lambda: upstream.received[0] != b"", "the upstream receives it")
     assert [frame.close_code for frame in upstream.frames()] == [1008]
     gate.wait_for_event("request", lambda event: event.get("ending") == "access_ended")
 
@@ -444,7 +444,7 @@ async def test_a_stop_closes_websockets_with_1001_on_both_sides_and_exits_0(gate
     with member(gate, cookie, "/hold") as client:
         gate.child.process.send_signal(signal.SIGTERM)
         assert client.frame().close_code == 1001
-        client.say(CLOSE, b"\x03\xe9")
+        client.send_frame(CLOSE, b"\x03\xe9")
         assert ended(client)
     assert gate.child.ended() == 0
     assert [frame.close_code for frame in upstream.frames()] == [1001]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.front_proxies import APP
-from tests.support.fronts import FORWARD_AUTH, AnyFront, session_of, started
+from tests.support.fronts import FORWARD_AUTH, AnyFront, session_cookie, started
 from tests.support.raw_http import Broken, RawClient
 from tests.support.upstream import RecordingUpstream
 
@@ -95,7 +95,7 @@ def opened(
 @pytest.fixture(params=[*FORWARD_AUTH, "Envoy"])
 async def place(request: pytest.FixtureRequest, opened: Callable[[str], tuple[AnyFront, RecordingUpstream]]) -> Place:
     proxy, application = opened(request.param)
-    return Place(proxy, await session_of(proxy, "alice"), application)  # type: ignore[arg-type]
+    return Place(proxy, await session_cookie(proxy, "alice"), application)  # type: ignore[arg-type]
 
 
 async def test_forwarded_host_is_the_authorized_host(place: Place) -> None:

@@ -25,7 +25,7 @@ from tests.mutants.ignored import IGNORED
 from tests.mutants.mutant import MUTANTS, Mutant, ScriptMutant
 from tests.mutants.package_run import instrumented, noticed_by, run
 from tests.mutants.tree import Tree
-from tests.support.prepared import LIBRARIES
+from tests.support.fork_server import LIBRARIES
 
 Result = tuple[list[str], int, bool]  # the lines to print, how many mutants were noticed, and whether that is as it must be
 
@@ -99,10 +99,10 @@ def _run_package(package: str, only: str) -> Result:
     except Ended as error:
         return [f"VOID       {package}: {error}"], 0, False
     unnoticed = [chosen[number] for number, test in verdicts if not test]
-    wrong = sum(mutant.package in WORKED_THROUGH for mutant in unnoticed)
+    unexpected = sum(mutant.package in WORKED_THROUGH for mutant in unnoticed)
     lines = [f"{'UNNOTICED ' if mutant.package in WORKED_THROUGH else 'unnoticed '} {mutant}" for mutant in unnoticed]
-    lines.append(f"{package}: {len(chosen)} mutants, {len(unnoticed)} unnoticed, {wrong} of them in packages that were worked through")
-    return lines, len(chosen) - len(unnoticed), wrong == 0
+    lines.append(f"{package}: {len(chosen)} mutants, {len(unnoticed)} unnoticed, {unexpected} of them in packages that were worked through")
+    return lines, len(chosen) - len(unnoticed), unexpected == 0
 
 
 def _run_by_hand(arguments: tuple[Sequence[str], Path]) -> Result:

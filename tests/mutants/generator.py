@@ -18,8 +18,8 @@ from tests.support.source_trees import parsed
 POINTS = "__mutation_points__"  # the name under which instrumented code finds points.py, among the builtins
 _GUARDING_DECORATORS = re.compile(r"\b(require_|renders_bad_request|csrf_)")
 _LOGGERS = re.compile(r"^_?log(ger)?\.(debug|info|warning|error|exception)\(")
-_LONGEST_SHAPE = 60
-_LONGEST_SOURCE = 100
+_MAX_SHAPE = 60
+_MAX_SOURCE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ class _Shape(ast.NodeTransformer):
         return ast.Call(self.visit(node.func), [], [])
 
 
-def _short(text: str, most: int) -> str:
+def _short(text: str, limit: int) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[:most]}..."
+    return line if len(line) <= limit else f"{line[:limit]}..."
 
 
 class _Instrumenter(ast.NodeTransformer):
@@ -80,13 +80,13 @@ class _Instrumenter(ast.NodeTransformer):
         self._same_as_condition = set[ast.AST]()  # statements whose omission is what a condition that never holds means
 
     def _number(self, operator: str, node: ast.AST) -> int:
-        shape = _short(ast.unparse(ast.fix_missing_locations(_Shape().visit(deepcopy(node)))), _LONGEST_SHAPE)
+        shape = _short(ast.unparse(ast.fix_missing_locations(_Shape().visit(deepcopy(node)))), _MAX_SHAPE)
         key = f"{'.'.join(self._scopes) or 'module'} {operator} {shape}"
         self._seen[key] += 1
         if (ordinal := self._seen[key]) > 1:
             key += f" #{ordinal}"
         number = self._first + len(self.mutants)
-        source = _short(ast.unparse(node), _LONGEST_SOURCE)
+        source = _short(ast.unparse(node), _MAX_SOURCE)
         self.mutants.append(Generated(number, self._module, key, getattr(node, "lineno", 0), source))
         return number
 

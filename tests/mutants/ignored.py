@@ -5,7 +5,7 @@ A mutant is here where the product does the same without it, only slower, or onl
 
 CACHE = "it spares work, and nothing else changes"
 LATER = "a later check refuses the same, after more work"
-WORDS = "it is refused all the same, in other words"
+OTHER_TEXT = "it is refused all the same, in other words"
 TYPES = "for the type checker: the configuration has both or neither"
 
 IGNORED: dict[str, dict[str, str]] = {
@@ -43,10 +43,10 @@ IGNORED: dict[str, dict[str, str]] = {
         "SessionCookies._open_all always _() >= _": "shorter values don't open",
     },
     "proxy.planes.forward_auth": {
-        "_reject_forged_headers never _()": WORDS,
-        "_reject_forged_headers always _()": WORDS,
-        "_reject_forged_headers never _() #2": WORDS,
-        "_reject_forged_headers always _() #2": WORDS,
+        "_reject_forged_headers never _()": OTHER_TEXT,
+        "_reject_forged_headers always _()": OTHER_TEXT,
+        "_reject_forged_headers never _() #2": OTHER_TEXT,
+        "_reject_forged_headers always _() #2": OTHER_TEXT,
     },
     "proxy.rewriting.connection_auth": {"connection_use never _() != 13": CACHE},
     "proxy.rewriting.request_headers": {

@@ -117,7 +117,7 @@ def lacks(element: str) -> Operation:
     pattern = _expression_of(element.removeprefix("**"))
 
     def edit(place: ast.AST) -> int:
-        found = [field for field in _fields(place) if _is_element(field, element) and _kept(pattern, _at(field)) is not None]
+        found = [field for field in _fields(place) if _is_element(field, element) and _match(pattern, _at(field)) is not None]
         for parent, name, index in found:
             del getattr(parent, name)[index]
             if isinstance(parent, ast.Dict):
@@ -175,9 +175,9 @@ def _expression(old: str, new: str, times: int, may_be: Callable[[Field], bool])
     pattern = _expression_of(old)
 
     def edit(place: ast.AST) -> int:
-        found = [(field, kept) for field in _fields(place) if may_be(field) and (kept := _kept(pattern, _at(field))) is not None]
-        for field, kept in found:
-            _put(field, _filled(_expression_of(new), kept))
+        found = [(field, matched) for field in _fields(place) if may_be(field) and (matched := _match(pattern, _at(field))) is not None]
+        for field, matched in found:
+            _put(field, _filled(_expression_of(new), matched))
         return len(found)
 
     return Operation(old, edit, times)
@@ -191,8 +191,8 @@ def _statement(old: str, new: str, times: int) -> Operation:
         for block in list(_blocks(place)):
             for start in reversed(range(len(block))):
                 end = start + len(pattern)
-                if (kept := _kept(pattern, block[start:end])) is not None:
-                    block[start:end] = _filled(ast.Module(_statements(new), []), kept).body
+                if (matched := _match(pattern, block[start:end])) is not None:
+                    block[start:end] = _filled(ast.Module(_statements(new), []), matched).body
                     count += 1
         return count
 
@@ -236,7 +236,7 @@ def _blocks(place: ast.AST) -> Iterator[list[ast.stmt]]:
                 yield block
 
 
-def _kept(pattern: Any, found: Any) -> list[Any] | None:
+def _match(pattern: Any, found: Any) -> list[Any] | None:
     """Expressions that `...` in the pattern matches, in order; None if the two differ."""
     if _is_anything(pattern):
         return [found]
@@ -245,26 +245,26 @@ def _kept(pattern: Any, found: Any) -> list[Any] | None:
             return [found]
         if not isinstance(found, list) or len(pattern) != len(found):
             return None
-        return _all_kept(pattern, found)
+        return _match_all(pattern, found)
     if type(pattern) is not type(found):
         return None
     if not isinstance(pattern, ast.AST):
         return [] if pattern == found else None
     names = [name for name in pattern._fields if name not in _NO_MEANING]
     if _takes_anything(pattern):
-        function = _kept(pattern.func, found.func)
+        function = _match(pattern.func, found.func)
         return None if function is None else [*function, found]
-    return _all_kept([getattr(pattern, name, None) for name in names], [getattr(found, name, None) for name in names])
+    return _match_all([getattr(pattern, name, None) for name in names], [getattr(found, name, None) for name in names])
 
 
-def _all_kept(pattern: list[Any], found: list[Any]) -> list[Any] | None:
-    each = list(map(_kept, pattern, found))
+def _match_all(pattern: list[Any], found: list[Any]) -> list[Any] | None:
+    each = list(map(_match, pattern, found))
     return None if None in each else [node for nodes in each for node in nodes]
 
 
-def _filled(new: Any, kept: list[Any]) -> Any:
+def _filled(new: Any, matched: list[Any]) -> Any:
     """The new tree, where each `...` has the expression that it matched in the old pattern."""
-    left = iter(deepcopy(kept))
+    left = iter(deepcopy(matched))
 
     def fill(node: Any) -> Any:
         if _is_anything(node):

@@ -26,8 +26,8 @@ from tests.mutants.generator import POINTS, Generated, instrument
 from tests.mutants.guards import ROOT
 
 TESTS_SECONDS, TEST_SECONDS = 1200, 60
-LEAST_SECONDS, MOST_TIMES_SLOWER = 5, 20
-MOST_OTHERS = 100  # of the tests that reach a mutant, in addition to those of its module's test file
+MIN_SECONDS, MAX_SLOWDOWN = 5, 20
+MAX_OTHER_TESTS = 100  # of the tests that reach a mutant, in addition to those of its module's test file
 MEMORY = 2 << 30  # beyond what a process has: a mutant may collect without an end
 # Order is by file, so that a run repeats itself; the other plugins only cost time.
 OPTIONS = ["-x", "-q", "--tb=line", "-s", "-o", "addopts=--import-mode=importlib", "-o", f"timeout={TEST_SECONDS}"]
@@ -93,7 +93,7 @@ class Runner:
 
     def _noticed_by(self, session: pytest.Session, number: int, tests: Sequence[int], seconds: float) -> str:
         try:
-            return str(in_fork(self._test, session, number, tests, seconds=LEAST_SECONDS + MOST_TIMES_SLOWER * seconds))
+            return str(in_fork(self._test, session, number, tests, seconds=MIN_SECONDS + MAX_SLOWDOWN * seconds))
         except Ended as error:
             return str(error)
 
@@ -140,7 +140,7 @@ def _order(items: Sequence[pytest.Item], reached: Reached, mutant: Generated) ->
     far = {path: (path != own) + (path.parent != own.parent) for path in files}
     indexes = [index for index, item in enumerate(items) if item.path in files]
     ordered = sorted(indexes, key=lambda index: (far[items[index].path], index not in itself, reached.seconds[index]))
-    return ordered[: sum(items[index].path == own for index in indexes) + MOST_OTHERS]
+    return ordered[: sum(items[index].path == own for index in indexes) + MAX_OTHER_TESTS]
 
 
 def own_test(module: str) -> Path:

@@ -78,7 +78,7 @@ def test_each_guard_has_its_mutants() -> None:
 
 
 @pytest.mark.parametrize(("key", "call", "unchanged", "changed"), CASES, ids=lambda each: str(each)[:30])
-def test_a_mutant_changes_what_it_says_and_is_reached_there(key: str, call: str, unchanged: object, changed: object) -> None:
+def test_mutant_applies_its_change_at_reached_code(key: str, call: str, unchanged: object, changed: object) -> None:
     (number,) = (mutant.number for mutant in instrument("sample", SAMPLE)[1] if mutant.key == key)
     assert _result(call) == unchanged
     assert number in points.reached

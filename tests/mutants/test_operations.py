@@ -68,12 +68,12 @@ def _mutant(where: str, operation: Operation) -> Mutant:
 
 
 @pytest.mark.parametrize(("where", "operation", "old", "new"), CASES, ids=lambda each: str(each)[:20])
-def test_a_place_means_what_the_operation_says(where: str, operation: Operation, old: str, new: str) -> None:
+def test_location_matches_its_operation(where: str, operation: Operation, old: str, new: str) -> None:
     assert SAMPLE.count(old) == 1
     assert ast.dump(parsed(_mutant(where, operation).applied_to(SAMPLE))) == ast.dump(parsed(SAMPLE.replace(old, new)))
 
 
-def test_what_is_found_several_times_is_changed_where_the_table_says_how_often() -> None:
+def test_repeated_text_is_changed_as_often_as_the_table_states() -> None:
     changed = _mutant("Reader.rest", replaced("self._rest", "self.none", times=2)).applied_to(SAMPLE)
     assert changed.count("self.none") == 2
 
@@ -93,6 +93,6 @@ def test_what_is_found_several_times_is_changed_where_the_table_says_how_often()
         ("SPELLING", in_text("a", "b"), "found 0 times"),
     ],
 )
-def test_a_mistake_of_the_table_is_told(where: str, operation: Operation, problem: str) -> None:
+def test_reports_errors_in_the_table(where: str, operation: Operation, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         _mutant(where, operation).applied_to(SAMPLE)

@@ -53,7 +53,7 @@ print(json.dumps({mutant.key: test for mutant, (_, test) in zip(mutants, found)}
 """
 
 
-def test_each_mutant_is_noticed_by_the_test_that_can_tell(tmp_path: Path) -> None:
+def test_each_mutant_is_killed_by_its_test(tmp_path: Path) -> None:
     (tmp_path / "sample.py").write_text(MODULE)
     (tmp_path / "test_sample.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {tmp_path}\n")

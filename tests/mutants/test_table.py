@@ -11,10 +11,10 @@ from tests.mutants.operations import place_of
 
 def test_each_mutant_can_be_applied() -> None:
     sources = {file: (ROOT / file).read_text() for file in {mutant.file for mutant in MUTANTS}}
-    assert [problem for mutant in MUTANTS if (problem := _what_is_wrong(mutant, sources[mutant.file]))] == []
+    assert [problem for mutant in MUTANTS if (problem := _find_problem(mutant, sources[mutant.file]))] == []
 
 
-def _what_is_wrong(mutant: Mutant | ScriptMutant, source: str) -> str:
+def _find_problem(mutant: Mutant | ScriptMutant, source: str) -> str:
     try:
         if isinstance(mutant, ScriptMutant):
             mutant.applied_to(source)

@@ -161,8 +161,8 @@ def test_image_runs_unprivileged_and_writes_below_data_only() -> None:
         assert line in lines
     assert any(line.startswith("HEALTHCHECK ") and line.endswith('CMD ["gate", "ready"]') for line in lines)
     (environment,) = re.findall(r"^ENV (.+)$", DOCKERFILE, re.MULTILINE)
-    given = dict(pair.split("=", 1) for pair in environment.split())
-    assert (given["XDG_DATA_HOME"], given["AUTOCERT_DIR"]) == ("/data", "/data/autocert")
+    environment_values = dict(pair.split("=", 1) for pair in environment.split())
+    assert (environment_values["XDG_DATA_HOME"], environment_values["AUTOCERT_DIR"]) == ("/data", "/data/autocert")
     assert lines.index("USER gate") > max(index for index, line in enumerate(lines) if line.startswith("RUN "))
 
 

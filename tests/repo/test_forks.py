@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.repo.test_layout import ROOT
-from tests.support import prepared
+from tests.support import fork_server
 
 OUTCOMES = """
 import sys, warnings
@@ -94,4 +94,4 @@ def test_no_file_starts_after_the_last_allowed_failure(tmp_path: Path) -> None:
 
 
 def test_a_process_can_be_prepared_without_the_settings_of_a_gate() -> None:
-    assert prepared.run("-c", "print(1)").stdout == "1\n"
+    assert fork_server.run("-c", "print(1)").stdout == "1\n"

@@ -171,9 +171,9 @@ def test_every_pod_is_confined_probed_and_spread(values: str) -> None:
         (spread,) = pod["topologySpreadConstraints"]
         assert spread["labelSelector"] == deployment["spec"]["selector"]
         config = yaml.safe_load(of_kind(rendered(values), "ConfigMap")[name]["data"]["config.yaml"])
-        given = {each["name"]: each.get("value") for each in container["env"]}
+        environment = {each["name"]: each.get("value") for each in container["env"]}
         opened = {port for key in ("address", "http_redirect_addr", "grpc_address") if (port := config.get(key))}
-        assert {f":{port['containerPort']}" for port in container["ports"]} == opened | {given["METRICS_ADDRESS"]}
+        assert {f":{port['containerPort']}" for port in container["ports"]} == opened | {environment["METRICS_ADDRESS"]}
         assert {name for name in image_environment() if name.lower() in config} <= {"AUTOCERT_DIR"}, "the image's wins over the file"
         assert config.get("autocert_dir", image_environment()["AUTOCERT_DIR"]) == image_environment()["AUTOCERT_DIR"]
 

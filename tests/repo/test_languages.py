@@ -11,11 +11,11 @@ from babel.messages.catalog import Catalog
 from authorize.policy.reasons import Reason
 from foundation.web.languages import TRANSLATED_LANGUAGES
 from tests.repo.test_layout import ROOT, trees
-from tests.support.catalogues import compiled, path_of, po, renewed, texts, written
+from tests.support.catalogues import catalogue_path, compiled, po, renewed, texts, written
 
 PLACEHOLDER = re.compile(r"%\((\w+)\)s|<[^>]+>")
 # Functions whose words are for people, and where they stand: the number of the first such argument, and the names of others.
-_SAYING_VERBS = {"render_error": (2, {"reason", "advice", "links"}), "Deny": (1, {"reason", "advice", "links"}), "_handler": (1, set())}
+_TEXT_FUNCTIONS = {"render_error": (2, {"reason", "advice", "links"}), "Deny": (1, {"reason", "advice", "links"}), "_handler": (1, set())}
 # For the people who set something up, or for programs: English.
 ENGLISH_ALONE = {"proxy/verdict_builder.py", "gateproject/admin_site.py"}
 
@@ -23,7 +23,7 @@ ENGLISH_ALONE = {"proxy/verdict_builder.py", "gateproject/admin_site.py"}
 @pytest.mark.parametrize("language", TRANSLATED_LANGUAGES)
 def test_every_text_is_translated_and_no_other(language: str) -> None:
     assert written(language).get("You don't have access") is not None
-    assert po(renewed(language)) == path_of(language, "po").read_bytes(), "run `make messages`, then translate what is new"
+    assert po(renewed(language)) == catalogue_path(language, "po").read_bytes(), "run `make messages`, then translate what is new"
     assert [message.id for message in written(language) if message.id and not all(_forms(message.string))] == []
 
 
@@ -45,7 +45,7 @@ def test_a_translation_has_the_same_places_and_is_certain(language: str) -> None
 
 @pytest.mark.parametrize("language", TRANSLATED_LANGUAGES)
 def test_what_is_compiled_is_what_is_written(language: str) -> None:
-    assert compiled(written(language)) == path_of(language, "mo").read_bytes(), "run `make messages`"
+    assert compiled(written(language)) == catalogue_path(language, "mo").read_bytes(), "run `make messages`"
 
 
 def _forms(output: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
@@ -68,8 +68,8 @@ def test_texts_for_users_are_messages() -> None:
 def _plain_text() -> Iterator[tuple[Path, int, str]]:
     for path, tree in trees().items():
         for call in ast.walk(tree):
-            if isinstance(call, ast.Call) and (says := _SAYING_VERBS.get(_name(call.func))) is not None:
-                first, names = says
+            if isinstance(call, ast.Call) and (text_arguments := _TEXT_FUNCTIONS.get(_name(call.func))) is not None:
+                first, names = text_arguments
                 output = [*call.args[first:], *(keyword.value for keyword in call.keywords if keyword.arg in names)]
                 yield from ((path, call.lineno, ast.unparse(text)) for value in output for text in _literals(value))
 
@@ -97,8 +97,8 @@ def test_templates_have_no_untranslated_text() -> None:
     for template in (ROOT / "foundation/templates").rglob("*.html"):
         left = _SPOKEN.sub("", template.read_text())
         assert _TAG_TEXT.findall(left) == [], template
-        words = set(re.findall(r"[^\W\d_]+", re.sub(r"(?s)<[^>]*>", " ", left)))
-        assert words <= {"gate"}, template
+        terms = set(re.findall(r"[^\W\d_]+", re.sub(r"(?s)<[^>]*>", " ", left)))
+        assert terms <= {"gate"}, template
 
 
 def test_templates_translate_only_their_text() -> None:

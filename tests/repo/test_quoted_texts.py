@@ -4,7 +4,7 @@ import pytest
 
 from authorize.policy.reasons import Reason
 from tests.support.children import ROOT
-from tests.support.quoted_texts import MIN_WORDS, quotes_in
+from tests.support.quoted_texts import MIN_TERMS, quotes_in
 
 # Product texts that tests quote because each is a fact: client applications read them, or users copy them.
 FACTS = {
@@ -41,7 +41,7 @@ def test_no_test_quotes_a_sentence_of_the_product() -> None:
         ('assert "sign-in failed at the identity provider" in events', []),
     ],
 )
-def test_quote_is_five_words_in_a_row_except_log_events(source: str, lines: list[int]) -> None:
-    texts = Reason.EMAIL_NOT_LISTED.value.split()[:MIN_WORDS]
+def test_quote_is_five_consecutive_terms_except_log_events(source: str, lines: list[int]) -> None:
+    texts = Reason.EMAIL_NOT_LISTED.value.split()[:MIN_TERMS]
     source = source.replace("WORDS", " ".join(texts)).replace("FEWER", " ".join(texts[1:]))
     assert list(quotes_in(source)) == [(line, " ".join(texts)) for line in lines]

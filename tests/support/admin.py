@@ -19,7 +19,7 @@ from django.utils.decorators import async_only_middleware
 from databroker.admin.read_only_admin import SESSION_KEY
 
 MIDDLEWARE = [
-    "tests.support.admin.by_urls_of_its_own",
+    "tests.support.admin.separate_urlconf",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -27,7 +27,7 @@ MIDDLEWARE = [
 
 
 @async_only_middleware
-def by_urls_of_its_own(get_response: Callable[[HttpRequest], Awaitable[HttpResponse]]) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
+def separate_urlconf(get_response: Callable[[HttpRequest], Awaitable[HttpResponse]]) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
     """Pass the URLs per request, because a change of ROOT_URLCONF clears Django's caches of all URLconfs."""
 
     async def answer(request: HttpRequest) -> HttpResponse:
@@ -67,9 +67,9 @@ class AdminPages:
 
     def __init__(self, *registers: Callable[[AdminSite], None], is_staff: bool = True, email: str = "", session_id: str = "", **gate: Any):
         self._client = ClientOfGate(SimpleNamespace(**{"client_address": "192.0.2.9", **gate}), _urls(registers))
-        person = get_user_model().objects.create_user("ann" if is_staff else "bob", email, is_staff=is_staff)
+        user = get_user_model().objects.create_user("ann" if is_staff else "bob", email, is_staff=is_staff)
         with override_settings(MIDDLEWARE=MIDDLEWARE):
-            self._client.force_login(person)
+            self._client.force_login(user)
             if session_id:  # session id of the admin sign-in
                 session = self._client.session
                 session[SESSION_KEY] = session_id
@@ -90,7 +90,7 @@ class AdminPages:
             return await self._client.post(f"/admin/{page}", form, follow=True)
 
 
-def apps_shown_to_a_stranger(register: Callable[[AdminSite], None]) -> list[Any]:
+def apps_on_sign_in_page(register: Callable[[AdminSite], None]) -> list[Any]:
     """Return the apps on the sign-in page, which Django also fills in for anonymous users."""
     site = AdminSite()
     register(site)
@@ -99,7 +99,7 @@ def apps_shown_to_a_stranger(register: Callable[[AdminSite], None]) -> list[Any]
     return site.get_app_list(request)
 
 
-def text_of(response: HttpResponse) -> str:
+def visible_text(response: HttpResponse) -> str:
     """Return the visible text: without tags and styles, with single spaces."""
     content = re.sub(r"(?s)<(script|style).*?</\1>", " ", response.content.decode())
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", content)).split())

@@ -66,10 +66,10 @@ class ApiSite:
         assert response.status == status, response.text
         assert response.headers["content-type"] == "application/problem+json"
         assert response.headers["cache-control"] == "no-store"
-        said: dict[str, Any] = json.loads(response.text)
-        assert (said["type"], said["status"]) == ("about:blank", status)
-        assert said.keys() >= {"title", "detail", "request_id"}
-        return said
+        problem: dict[str, Any] = json.loads(response.text)
+        assert (problem["type"], problem["status"]) == ("about:blank", status)
+        assert problem.keys() >= {"title", "detail", "request_id"}
+        return problem
 
     async def signed_in(self, subject: str, id: str = "") -> SessionRecord:
         """Create a session of a user, in the store only."""
@@ -90,6 +90,6 @@ class ApiSite:
         await put_session(self.site.broker, session.id, session.to_data())
         return session
 
-    async def told(self) -> list[tuple[str, str, str]]:
+    async def audit_log(self) -> list[tuple[str, str, str]]:
         """Return (actor, action, target) of each entry of the audit log."""
         return await in_database(lambda: [(e.actor, e.action, e.object_id) for e in AuditEntry.objects.order_by("pk")])

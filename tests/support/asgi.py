@@ -79,7 +79,7 @@ def incoming_from(url: str, *, default_ports: frozenset[int] = frozenset({443}),
     return IncomingRequest(made, request, headers, cookies, "f" * 32, 0.0, client_address=made["client"][0], is_trusted=is_trusted)
 
 
-def body_of(*chunks: bytes) -> Any:
+def chunked_receive(*chunks: bytes) -> Any:
     """Return a `receive` that returns these chunks, then blocks."""
     messages = [
         {"type": "http.request", "body": chunk, "more_body": index < len(chunks) - 1} for index, chunk in enumerate(chunks or (b"",))

@@ -42,7 +42,7 @@ def hypercorn(port: int, certificates: CertificateFiles) -> tuple[str | Path, ..
     )
 
 
-def daphnes_own_classes(port: int, certificates: CertificateFiles) -> tuple[str | Path, ...]:
+def daphne_server_class(port: int, certificates: CertificateFiles) -> tuple[str | Path, ...]:
     """Return a command that starts Daphne's server class with its connection classes: its parser, no lifespan, WebSocket by autobahn."""
     return _with_daphnes_classes(f"ssl:{port}:privateKey={certificates.key}:certKey={certificates.certificate}:interface=127.0.0.1")
 
@@ -52,7 +52,7 @@ def _with_daphnes_classes(endpoint: str, **options: str) -> tuple[str, ...]:
     return ("-c", f"{start}; Server(application, endpoints=[{endpoint!r}], **{options!r}).run()")
 
 
-OTHERS = {"uvicorn": uvicorn, "hypercorn": hypercorn, "Daphne's own classes": daphnes_own_classes}
+OTHERS = {"uvicorn": uvicorn, "hypercorn": hypercorn, "Daphne's own classes": daphne_server_class}
 
 # The same servers at a unix socket of this name, without TLS. The first is gate's command.
 AT_A_SOCKET: dict[str, Callable[[str], tuple[str, ...]]] = {

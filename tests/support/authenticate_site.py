@@ -21,7 +21,7 @@ from databroker.store.memory import MemoryStore
 from foundation.crypto.handoff import Handoff, HandoffTokens
 from foundation.crypto.signing_key import SigningKey
 from proxy.responses.site_context import build_site_facts
-from tests.support.brokers import BrokerOverALine
+from tests.support.brokers import DisturbedBroker
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
 from tests.support.options import make_options
 
@@ -62,7 +62,7 @@ class Site:
                 **settings,
             },
         )
-        self.broker = BrokerOverALine(MemoryStore(self.clock))
+        self.broker = DisturbedBroker(MemoryStore(self.clock))
         signing_key = SigningKey.from_options(self.options)
         self.service = AuthenticateService(self.options, self.broker, signing_key, self.clock)
         self._authorize = AuthorizeService(self.options, Replica(self.broker), signing_key, self.clock)

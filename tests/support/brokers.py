@@ -9,11 +9,11 @@ from databroker.store.base import RecordChange, StoreBackend
 from foundation.errors import BrokerError
 
 
-class BrokerOverALine:
-    """Client of a store over a connection that a test can disturb. `asked` lists every (type, id) requested by `get`."""
+class DisturbedBroker:
+    """Client of a store over a connection that a test can disturb. `requests` lists every (type, id) requested by `get`."""
 
     def __init__(self, store: StoreBackend):
-        self.asked: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str]] = []
         self.held: asyncio.Event | None = None  # `get` waits for it after reading the store
         self.silent: asyncio.Event | None = None  # all calls and changes wait for it: a stalled connection without an error
         self._cut = asyncio.Event()
@@ -37,8 +37,8 @@ class BrokerOverALine:
             raise BrokerError("the line is cut")
 
     async def get(self, type: str, id: str) -> Record | None:
-        await self._heard()
-        self.asked.append((type, id))
+        await self._wait_while_silent()
+        self.requests.append((type, id))
         record = await self._store.get(type, id)
         if self.held is not None:
             await self.held.wait()
@@ -46,16 +46,16 @@ class BrokerOverALine:
         return record
 
     async def server_version(self) -> str:
-        await self._heard()
+        await self._wait_while_silent()
         return await self._store.server_version()
 
-    async def _heard(self) -> None:
+    async def _wait_while_silent(self) -> None:
         self._check()
         if self.silent is not None:
             await self.silent.wait()
 
     async def changes(self, since: int) -> AsyncGenerator[RecordChange]:
-        await self._heard()
+        await self._wait_while_silent()
         cut = asyncio.create_task(self._cut.wait())
         async with aclosing(self._store.changes(since)) as changes:
             try:
@@ -67,7 +67,7 @@ class BrokerOverALine:
                         if not following.done():
                             following.cancel()
                             await asyncio.wait({following})
-                    await self._heard()
+                    await self._wait_while_silent()
                     yield following.result()
             finally:
                 cut.cancel()

@@ -67,11 +67,11 @@ class Browser:
     def open(self, url: str) -> None:
         self.driver.get(url)
 
-    def sign_in(self, provider_url: str, url: str, person: str = "alice") -> None:
+    def sign_in(self, provider_url: str, url: str, username: str = "alice") -> None:
         """Open `url` and sign in as this user at the development provider; ends at `url`."""
         self.open(url)
         self.wait_for_url(provider_url)
-        self.click(f'button[value="{person}"]')
+        self.click(f'button[value="{username}"]')
         self.wait_for_url(url)
 
     def forget_everything(self) -> None:
@@ -167,7 +167,7 @@ class Browser:
 def headless_browser(profile: Path, *, trusted_spki: str) -> Iterator[Browser]:
     """Start a browser. `profile` is an empty directory; certificate errors of the key with the hash `trusted_spki` are ignored."""
     options = webdriver.ChromeOptions()
-    options.binary_location = _program()
+    options.binary_location = _binary()
     for argument in (*ARGUMENTS, f"--user-data-dir={profile}", f"--ignore-certificate-errors-spki-list={trusted_spki}"):
         options.add_argument(argument)
     driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
@@ -179,7 +179,7 @@ def headless_browser(profile: Path, *, trusted_spki: str) -> Iterator[Browser]:
 
 
 @cache
-def _program() -> str:
+def _binary() -> str:
     """Return the headless shell if its version matches the driver, else the full browser."""
     if HEADLESS_SHELL.exists() and _version(HEADLESS_SHELL) == _version("chromedriver"):
         return str(Path(__file__).with_name("headless_shell.sh"))
@@ -187,5 +187,5 @@ def _program() -> str:
 
 
 def _version(program: str | Path) -> str:
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
-    return next(word for word in said.split() if word[0].isdigit())
+    output = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    return next(word for word in output.split() if word[0].isdigit())

@@ -30,22 +30,22 @@ def texts() -> Catalog:
     """Return every translatable text, with the files that contain it."""
     found = Catalog()
     for methods, keywords in SOURCES:
-        for file, _, text, _, _ in extract_from_dir(ROOT, methods, keywords=keywords, directory_filter=_is_ours):
+        for file, _, text, _, _ in extract_from_dir(ROOT, methods, keywords=keywords, directory_filter=_is_product_file):
             found.add(text, locations=[(file, None)])
     return found
 
 
-def _is_ours(directory: str) -> bool:
+def _is_product_file(directory: str) -> bool:
     return Path(directory).relative_to(ROOT).parts[0] in PACKAGES
 
 
-def path_of(language: str, ending: str) -> Path:
+def catalogue_path(language: str, ending: str) -> Path:
     return LOCALE / language / "LC_MESSAGES" / f"{DOMAIN}.{ending}"
 
 
 def written(language: str) -> Catalog:
     """Return the catalogue in the .po file."""
-    with path_of(language, "po").open("rb") as file:
+    with catalogue_path(language, "po").open("rb") as file:
         return read_po(file, locale=language)
 
 
@@ -78,8 +78,8 @@ def po(catalogue: Catalog) -> bytes:
 def main() -> None:
     for language in TRANSLATED_LANGUAGES:
         made = renewed(language)
-        path_of(language, "po").write_bytes(po(made))
-        path_of(language, "mo").write_bytes(compiled(written(language)))
+        catalogue_path(language, "po").write_bytes(po(made))
+        catalogue_path(language, "mo").write_bytes(compiled(written(language)))
         missing = [str(message.id) for message in made if message.id and not message.string]
         print(f"{language}: {len(made)} texts, {len(missing)} not translated", file=sys.stderr)
 

@@ -22,10 +22,10 @@ Manifest = dict[str, Any]
 kubernetes_validate.utils.schema_contents = cache(kubernetes_validate.utils.schema_contents)
 
 
-def helm(*arguments: str | Path, given: str = "") -> "subprocess.CompletedProcess[str]":
+def helm(*arguments: str | Path, stdin: str = "") -> "subprocess.CompletedProcess[str]":
     """Return the Helm binary, which `.ci/test-tools` builds if it is not installed."""
     program = shutil.which("helm") or ROOT / "tests" / "support" / "helm" / "built" / "helm"
-    return subprocess.run([program, *arguments], input=given, capture_output=True, text=True, timeout=60)
+    return subprocess.run([program, *arguments], input=stdin, capture_output=True, text=True, timeout=60)
 
 
 @cache
@@ -37,7 +37,7 @@ def rendered(text: str) -> Sequence[Manifest]:
 
 
 def templated(text: str) -> "subprocess.CompletedProcess[str]":
-    return helm("template", RELEASE, CHART, "--namespace", NAMESPACE, "--kube-version", f"{KUBERNETES}.0", "--values", "-", given=text)
+    return helm("template", RELEASE, CHART, "--namespace", NAMESPACE, "--kube-version", f"{KUBERNETES}.0", "--values", "-", stdin=text)
 
 
 def of_kind(manifests: Sequence[Manifest], kind: str) -> dict[str, Manifest]:

@@ -22,16 +22,16 @@ POLL = 0.02  # seconds
 
 # Below the kernel's ephemeral ports: an outgoing connection could take such a port before its server binds it.
 PORTS = range(15_000, 32_768)
-_chosen = random.SystemRandom()  # a separate generator, because that of the tests is reseeded for each test
+_random = random.SystemRandom()  # a separate generator, because that of the tests is reseeded for each test
 # An abstract socket per allocated port, which reserves it among all test processes until its server listens,
 # and for some time in this process.
-_given: deque[socket.socket] = deque()
+_reserved: deque[socket.socket] = deque()
 
 
 @atexit.register
-def _give_back() -> None:
+def _release() -> None:
     """Close the reservations, because leaked sockets are reported at the end."""
-    for name in _given:
+    for name in _reserved:
         name.close()
 
 
@@ -42,13 +42,13 @@ def is_open(port: int) -> bool:
 
 def free_port() -> int:
     while True:
-        port = _chosen.choice(PORTS)
+        port = _random.choice(PORTS)
         name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             name.bind(f"\0gate tests {port}")
-            _given.append(name)
-            if len(_given) > 200:
-                _given.popleft().close()
+            _reserved.append(name)
+            if len(_reserved) > 200:
+                _reserved.popleft().close()
             return port
         name.close()
 
@@ -59,8 +59,8 @@ def free_ports(count: int) -> list[int]:
 
 def clean_environment(**more: str) -> dict[str, str]:
     """Return the environment without gate's settings."""
-    kept = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE")
-    return {name: os.environ[name] for name in kept if name in os.environ} | {"PYTHONUNBUFFERED": "1"} | more
+    inherited = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE")
+    return {name: os.environ[name] for name in inherited if name in os.environ} | {"PYTHONUNBUFFERED": "1"} | more
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout: float = 20) -> None:

@@ -35,14 +35,14 @@ class Issued:
     def issue(self, name: str = "ann", **details: object) -> "Issued":
         return issued(name, issuer=self, **details)  # type: ignore[arg-type]
 
-    def write(self, directory: Path, *beside: "Issued") -> Path:
+    def write(self, directory: Path, *chain: "Issued") -> Path:
         path = directory / f"{self.certificate.serial_number}.pem"
-        path.write_bytes(b"".join([self.pem, *(each.pem for each in beside), private_key_pem(self.key)]))
+        path.write_bytes(b"".join([self.pem, *(each.pem for each in chain), private_key_pem(self.key)]))
         return path
 
-    def shown_by(self, context: ssl.SSLContext, directory: Path, *beside: "Issued") -> ssl.SSLContext:
+    def present_in(self, context: ssl.SSLContext, directory: Path, *chain: "Issued") -> ssl.SSLContext:
         """Return the context, which presents this certificate and its chain."""
-        context.load_cert_chain(self.write(directory, *beside))
+        context.load_cert_chain(self.write(directory, *chain))
         return context
 
 

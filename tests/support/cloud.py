@@ -34,7 +34,7 @@ class Cloud(FakeApi):
 
     def __init__(self, clock: Callable[[], float] = time.time):
         super().__init__()
-        self.asked: list[str] = []
+        self.requested_audiences: list[str] = []
         self.tokens: list[str] = []
         self.bend: dict[str, Any] = {}
         self.answer: tuple[int, bytes] | None = None
@@ -65,13 +65,13 @@ class Cloud(FakeApi):
             audience, as_json = claims["target_audience"], True
         else:
             return 404, b""
-        self.asked.append(audience)
+        self.requested_audiences.append(audience)
         await self.may_answer.wait()
         if self.answer is not None:
             return self.answer
         now = int(self._clock())
         claims = {"iss": "https://accounts.google.com", "aud": audience, "iat": now, "exp": now + self.lifetime, "email": ACCOUNT}
-        token = jwt.encode({**claims, "n": len(self.asked), **self.bend}, OTHER_RSA_KEY, "RS256")
+        token = jwt.encode({**claims, "n": len(self.requested_audiences), **self.bend}, OTHER_RSA_KEY, "RS256")
         if not self.is_signed:
             token = token[: token.rindex(".") + 1]
         self.tokens.append(token)

@@ -75,6 +75,11 @@ class Pool:
             self.cognito.ask("AdminAddUserToGroup", **ids, GroupName=group)
 
     def tokens_of(self, name: str) -> dict[str, str]:
-        who = {"USERNAME": name, "PASSWORD": PASSWORD}
-        asked = {"UserPoolId": self.id, "ClientId": self.client_id, "AuthFlow": "ADMIN_USER_PASSWORD_AUTH", "AuthParameters": who}
-        return dict(self.cognito.ask("AdminInitiateAuth", **asked)["AuthenticationResult"])
+        credentials = {"USERNAME": name, "PASSWORD": PASSWORD}
+        parameters = {
+            "UserPoolId": self.id,
+            "ClientId": self.client_id,
+            "AuthFlow": "ADMIN_USER_PASSWORD_AUTH",
+            "AuthParameters": credentials,
+        }
+        return dict(self.cognito.ask("AdminInitiateAuth", **parameters)["AuthenticationResult"])

@@ -40,8 +40,8 @@ def calls_of_unit(unit: str) -> set[str]:
 def _group(name: str) -> frozenset[str]:
     if not name.startswith("@"):
         return frozenset({name})
-    told = subprocess.run(["systemd-analyze", "syscall-filter", name], capture_output=True, text=True, timeout=30, check=True).stdout
-    lines = [line.strip() for line in told.splitlines()[1:]]
+    output = subprocess.run(["systemd-analyze", "syscall-filter", name], capture_output=True, text=True, timeout=30, check=True).stdout
+    lines = [line.strip() for line in output.splitlines()[1:]]
     return frozenset(call for line in lines if line and not line.startswith("#") for call in _group(line))
 
 

@@ -15,7 +15,7 @@ from django.test.utils import setup_databases, teardown_databases
 Result = TypeVar("Result")
 
 # Rows that Django's `migrate` writes and caches for the lifetime of the process.
-KEPT = {"django_content_type", "auth_permission"}
+DJANGO_TABLES = {"django_content_type", "auth_permission"}
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +51,7 @@ def empty_the_tables() -> None:
 
 @cache
 def _tables() -> set[str]:
-    return set(connection.introspection.django_table_names(include_views=False)) - KEPT
+    return set(connection.introspection.django_table_names(include_views=False)) - DJANGO_TABLES
 
 
 def row(model: type[models.Model], **values: Any) -> Any:

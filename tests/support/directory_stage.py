@@ -50,7 +50,7 @@ class Stage:
         self.now += 1  # later writes are newer
         return await SyncRun(self.source, self.broker, timeout, self.clock).run()
 
-    async def read_anew(self, timeout: float = LONG) -> DirectoryRunRecord:
+    async def read_after_restart(self, timeout: float = LONG) -> DirectoryRunRecord:
         """Sync as after a restart and with `force`, so that only the failure itself retains the existing records."""
         self.now += 1
         source = self.new_source()

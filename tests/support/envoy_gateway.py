@@ -60,12 +60,12 @@ def configuration(place: GatewayPlace, route_ids: Mapping[str, str]) -> Config:
         name = f"envoy.filters.http.ext_authz/securitypolicy/default/app{number}"
         filters.append({"name": name, "disabled": True, "typed_config": _ext_authz(policy["spec"]["extAuth"])})
         extensions = _extensions(policy["spec"]["extAuth"], place.token, route_id)
-        judged = {
+        per_route = {
             name: {"@type": TYPE + "filters.http.ext_authz.v3.ExtAuthzPerRoute", "check_settings": {"context_extensions": extensions}}
         }
         (hostname,) = application["spec"]["hostnames"]
-        hosts[place.hosts[hostname]].append(_route(prefix, "application") | {"typed_per_filter_config": judged})
-    virtual = [{"name": host, "domains": [host], "routes": _longest_first(routes)} for host, routes in hosts.items()]
+        hosts[place.hosts[hostname]].append(_route(prefix, "application") | {"typed_per_filter_config": per_route})
+    virtual = [{"name": host, "domains": [host], "routes": _by_path_length(routes)} for host, routes in hosts.items()]
     clusters = [_cluster("gate", place.gate_port), _cluster("application", place.app_port), _cluster("gate-grpc", place.grpc_port, HTTP2)]
     return {"static_resources": {"listeners": [_listener(place, filters, virtual)], "clusters": clusters}}
 
@@ -81,30 +81,30 @@ def _route(prefix: str, cluster: str) -> Config:
     return {"match": match, "route": {"cluster": cluster, "upgrade_configs": [{"upgrade_type": "websocket"}]}}
 
 
-def _longest_first(routes: list[Config]) -> list[Config]:
+def _by_path_length(routes: list[Config]) -> list[Config]:
     return sorted(routes, key=lambda route: -len(route["match"].get("path_separated_prefix", "")))
 
 
-def _ext_authz(asked: Config) -> Config:
-    (backend,) = asked["grpc"]["backendRefs"]
-    assert not set(asked) - {"grpc", "failOpen", "recomputeRoute", "statusOnError", "timeout", "contextExtensions"}
+def _ext_authz(settings: Config) -> Config:
+    (backend,) = settings["grpc"]["backendRefs"]
+    assert not set(settings) - {"grpc", "failOpen", "recomputeRoute", "statusOnError", "timeout", "contextExtensions"}
     return {
         "@type": TYPE + "filters.http.ext_authz.v3.ExtAuthz",
         "transport_api_version": "V3",
-        "failure_mode_allow": asked["failOpen"],
-        "clear_route_cache": asked["recomputeRoute"],
-        "status_on_error": {"code": asked["statusOnError"]},
+        "failure_mode_allow": settings["failOpen"],
+        "clear_route_cache": settings["recomputeRoute"],
+        "status_on_error": {"code": settings["statusOnError"]},
         "grpc_service": {
             "envoy_grpc": {"cluster_name": backend["name"], "authority": f"{backend['name']}.{backend['namespace']}:{backend['port']}"},
-            "timeout": asked["timeout"],
+            "timeout": settings["timeout"],
         },
     }
 
 
-def _extensions(asked: Config, token: str, route_id: str) -> dict[str, str]:
+def _extensions(settings: Config, token: str, route_id: str) -> dict[str, str]:
     """Return the context extensions: the token comes from a Secret, the route's id replaces the example's placeholder."""
     values = {"ValueRef": token, "Value": route_id}
-    return {each["name"]: values[each["type"]] for each in asked["contextExtensions"]}
+    return {each["name"]: values[each["type"]] for each in settings["contextExtensions"]}
 
 
 def _listener(place: GatewayPlace, filters: list[Config], hosts: list[Config]) -> Config:

@@ -43,11 +43,11 @@ class Company:
     members: dict[str, list[str]] = field(default_factory=lambda: {"engineering": ["ann", "bob", "ann"], "backend": ["zoe"], "empty": []})
     inside: dict[str, str] = field(default_factory=lambda: {"backend": "engineering"})
 
-    def groups_of(self, user: str, *, is_nested: bool) -> set[str]:
+    def groups_for(self, user: str, *, is_nested: bool) -> set[str]:
         direct = {group for group in self.groups if user in self.members.get(group, ())}
         return direct | ({self.inside[group] for group in direct if self.inside.get(group) in self.groups} if is_nested else set())
 
-    def everybody_in(self, group: str) -> list[str]:
+    def all_members(self, group: str) -> list[str]:
         """Return the members, those of nested groups included."""
         inner = [child for child, parent in self.inside.items() if parent == group and child in self.groups]
         return list(dict.fromkeys(itertools.chain(*(self.members.get(each, ()) for each in (group, *inner)))))
@@ -56,7 +56,7 @@ class Company:
 class FakeDirectory(FakeApi):
     provider: ClassVar[str]
     knows_nesting: ClassVar[bool] = False
-    lists_everybody: ClassVar[bool] = True  # includes users without groups
+    lists_all_users: ClassVar[bool] = True  # includes users without groups
     knows_emails: ClassVar[bool] = True
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class FakeDirectory(FakeApi):
         self.foreign = ""  # origin of the next links
 
     @staticmethod
-    def of(provider: str) -> "FakeDirectory":
+    def for_kind(provider: str) -> "FakeDirectory":
         return next(kind for kind in KINDS if kind.provider == provider)()
 
     def account(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class FakeDirectory(FakeApi):
 
     def expected_user(self, user: str) -> DirectoryUser:
         name, email = self.company.users[user]
-        groups = sorted(self.group_id(group) for group in self.company.groups_of(user, is_nested=self.knows_nesting))
+        groups = sorted(self.group_id(group) for group in self.company.groups_for(user, is_nested=self.knows_nesting))
         return DirectoryUser(
             f"{self.provider}/{self.user_id(user)}", email if self.knows_emails else "", name, tuple(groups), issuer=self.issuer
         )
@@ -100,7 +100,7 @@ class FakeDirectory(FakeApi):
     def expected(self) -> tuple[dict[str, DirectoryUser], dict[str, DirectoryGroup]]:
         users = [self.expected_user(user) for user in self.company.users]
         groups = [DirectoryGroup(self.group_id(group), *self.group_named(group), self.issuer) for group in self.company.groups]
-        return {user.id: user for user in users if user.group_ids or self.lists_everybody}, {group.id: group for group in groups}
+        return {user.id: user for user in users if user.group_ids or self.lists_all_users}, {group.id: group for group in groups}
 
     def user_key(self, id: str) -> str | None:
         return next((user for user in self.company.users if self.user_id(user) == id), None)
@@ -149,9 +149,9 @@ class Google(FakeDirectory):
     def issue(self, request: Request) -> Answer:
         times = {"verify_iat": False, "verify_exp": False}  # tests use another clock
         claims = jwt.decode(request.form["assertion"], RSA_KEY.public_key(), ["RS256"], audience=f"{self.url}/token", options=times)
-        is_ours = (claims["iss"], claims["sub"]) == (ACCOUNT, "admin@corp.example")
+        is_valid = (claims["iss"], claims["sub"]) == (ACCOUNT, "admin@corp.example")
         is_narrow = all(scope.endswith(".readonly") for scope in claims["scope"].split())
-        return super().issue(request) if is_ours and is_narrow else as_json({"error": "invalid_grant"}, 400)
+        return super().issue(request) if is_valid and is_narrow else as_json({"error": "invalid_grant"}, 400)
 
     def answer(self, request: Request, path: str) -> Answer | None:
         match path.removeprefix("/admin/directory/v1/").split("/"):
@@ -206,7 +206,7 @@ class Azure(FakeDirectory):
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: dict[str, Company] = {}  # state by delta token
+        self.states: dict[str, Company] = {}  # state by delta token
         self._tokens = itertools.count(1)
 
     def account(self) -> dict[str, Any]:
@@ -227,7 +227,7 @@ class Azure(FakeDirectory):
         return super().issue(request) if form == wanted else as_json({"error": "invalid_client"}, 401)
 
     def forget_deltas(self) -> None:
-        self.told.clear()
+        self.states.clear()
 
     def answer(self, request: Request, path: str) -> Answer | None:
         match path.removeprefix("/v1.0/").split("/"):
@@ -237,18 +237,18 @@ class Azure(FakeDirectory):
                 user = self.user_key(id)
                 return as_json(self._user(user)) if user else None
             case ["users", id, "transitiveMemberOf", "microsoft.graph.group"]:
-                groups = sorted(self.company.groups_of(self.user_key(id) or "", is_nested=True))
+                groups = sorted(self.company.groups_for(self.user_key(id) or "", is_nested=True))
                 return self._listed(request, [{"id": self.group_id(group), "displayName": group} for group in groups], {})
         return None
 
     def _delta(self, request: Request, kind: str) -> Answer:
         token = request.query.get("$deltatoken")
-        if token is not None and token not in self.told:
+        if token is not None and token not in self.states:
             return as_json({"error": {"code": "syncStateNotFound"}}, 410)
-        before = self.told[token] if token is not None else Company({}, [], {}, {})
+        before = self.states[token] if token is not None else Company({}, [], {}, {})
         entries = list(self._users_since(before) if kind == "users" else self._groups_since(before))
         mark = f"{kind}-{next(self._tokens)}"
-        self.told[mark] = copy.deepcopy(self.company)
+        self.states[mark] = copy.deepcopy(self.company)
         return self._listed(request, entries, {"@odata.deltaLink": f"{self.url}{request.path}?{urlencode({'$deltatoken': mark})}"})
 
     def _listed(self, request: Request, entries: list[Any], last: dict[str, str]) -> Answer:
@@ -322,7 +322,7 @@ class Okta(FakeDirectory):
                 user = self.user_key(id)
                 return as_json(self._user(user)) if user else None
             case ["users", id, "groups"]:
-                groups = sorted(self.company.groups_of(self.user_key(id) or "", is_nested=False))
+                groups = sorted(self.company.groups_for(self.user_key(id) or "", is_nested=False))
                 return self.linked(request, [self._group(group) for group in groups])
         return None
 
@@ -349,8 +349,8 @@ class OneLogin(FakeDirectory):
         return {"client_id": "client", "client_secret": "secret"}
 
     def issue(self, request: Request) -> Answer:
-        is_ours = b64decode(request.headers["authorization"].removeprefix("Basic ")) == b"client:secret"
-        return super().issue(request) if is_ours else as_json({"status": {"error": True}}, 401)
+        is_valid = b64decode(request.headers["authorization"].removeprefix("Basic ")) == b"client:secret"
+        return super().issue(request) if is_valid else as_json({"status": {"error": True}}, 401)
 
     def is_proven(self, request: Request) -> bool:
         return request.headers.get("authorization") == f"bearer:{self.token}"
@@ -395,7 +395,7 @@ class GitHub(FakeDirectory):
 
     provider = "github"
     knows_nesting = True
-    lists_everybody = False
+    lists_all_users = False
 
     def account(self) -> dict[str, Any]:
         return {"username": "robot", "personal_access_token": "ghp_token"}
@@ -410,7 +410,7 @@ class GitHub(FakeDirectory):
             case ["orgs", "corp", "teams"]:
                 return self.linked(request, [{"id": NUMBERS[group], "slug": group} for group in self.company.groups])
             case ["orgs", "corp", "teams", slug, "members"] if slug in self.company.groups:
-                return self.linked(request, [{"login": user, "id": NUMBERS[user]} for user in self.company.everybody_in(slug)])
+                return self.linked(request, [{"login": user, "id": NUMBERS[user]} for user in self.company.all_members(slug)])
             case ["users", login] if login in self.company.users:
                 name, email = self.company.users[login]
                 return as_json({"login": login, "id": NUMBERS[login], "name": name, "email": email})
@@ -418,9 +418,9 @@ class GitHub(FakeDirectory):
                 return self._graphql(json.loads(request.body)["variables"])
         return None
 
-    def _graphql(self, asked: dict[str, Any]) -> Answer:
-        teams = [group for group in self.company.groups if asked["login"] in self.company.members.get(group, ())]
-        start = int(asked["after"] or 0)
+    def _graphql(self, query: dict[str, Any]) -> Answer:
+        teams = [group for group in self.company.groups if query["login"] in self.company.members.get(group, ())]
+        start = int(query["after"] or 0)
         nodes = [{**self._node(team), "ancestors": {"nodes": self._ancestors(team)}} for team in teams[start : start + 1]]
         page = {"hasNextPage": start + 1 < len(teams), "endCursor": str(start + 1)}
         return as_json({"data": {"organization": {"teams": {"nodes": nodes, "pageInfo": page}}}})
@@ -440,7 +440,7 @@ class GitLab(FakeDirectory):
 
     provider = "gitlab"
     knows_nesting = True
-    lists_everybody = False
+    lists_all_users = False
     knows_emails = False
 
     def account(self) -> dict[str, Any]:
@@ -453,19 +453,19 @@ class GitLab(FakeDirectory):
         return request.headers.get("private-token") == "glpat-token" or request.headers.get("authorization", "").startswith("Bearer ")
 
     def answer(self, request: Request, path: str) -> Answer | None:
-        person = request.headers.get("authorization", "").removeprefix("Bearer token of ")
+        user_name = request.headers.get("authorization", "").removeprefix("Bearer token of ")
         match path.removeprefix("/api/v4/").split("/"):
-            case ["groups"] if person:
+            case ["groups"] if user_name:
                 is_narrow = request.query.get("min_access_level") == "10"
-                groups = sorted(self.company.groups_of(person, is_nested=True)) if is_narrow else self.company.groups
-                own = {"id": 4711, "name": "engineering", "full_path": f"{person}s/engineering"}
+                groups = sorted(self.company.groups_for(user_name, is_nested=True)) if is_narrow else self.company.groups
+                own = {"id": 4711, "name": "engineering", "full_path": f"{user_name}s/engineering"}
                 return self.linked(request, [*(self._group(group) for group in groups), own])
             case ["groups"]:
                 return self.linked(request, [self._group(group) for group in self.company.groups])
             case ["groups", id, "members", "all"]:
                 group = self.group_key(id)
                 blocked = {"id": 666, "username": "blocked", "name": "Blocked", "state": "blocked"}
-                members = [*(self._user(user) for user in self.company.everybody_in(group)), blocked] if group else []
+                members = [*(self._user(user) for user in self.company.all_members(group)), blocked] if group else []
                 return self.linked(request, members) if group else None
             case ["users", id]:
                 user = self.user_key(id)
@@ -481,7 +481,7 @@ class GitLab(FakeDirectory):
 
 class Auth0(FakeDirectory):
     provider = "auth0"
-    lists_everybody = False
+    lists_all_users = False
 
     def account(self) -> dict[str, Any]:
         return {"client_id": "client", "secret": "secret"}
@@ -501,7 +501,7 @@ class Auth0(FakeDirectory):
                 user = self.user_key(id)
                 return as_json(self._user(user)) if user else None
             case ["users", id, "roles"]:
-                return self._numbered(request, sorted(self.company.groups_of(self.user_key(id) or "", is_nested=False)))
+                return self._numbered(request, sorted(self.company.groups_for(self.user_key(id) or "", is_nested=False)))
         return None
 
     def _numbered(self, request: Request, groups: list[str]) -> Answer:

@@ -51,7 +51,7 @@ class Answer:
 
 
 @dataclass
-class Bend:
+class Overrides:
     """Deviations of this provider from correct behaviour."""
 
     discovery: dict[str, Any] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class FakeIdP:
     keeps_connections = False
 
     def __init__(self) -> None:
-        self.bend = Bend()
+        self.bend = Overrides()
         self.requests: list[Request] = []
         self.refreshed = self.reused = 0
         self.signing_key: Any = RSA_KEY
@@ -112,12 +112,12 @@ class FakeIdP:
 
     def pick(self, authorization_url: str, sub: str, **more: str) -> str:
         """Sign in as a user and return the URL of the provider's redirect. `more` are its additional parameters."""
-        asked = {name: values[0] for name, values in parse_qs(urlsplit(authorization_url).query).items()}
+        parameters = {name: values[0] for name, values in parse_qs(urlsplit(authorization_url).query).items()}
         code = secrets.token_urlsafe(16)
-        self._codes[code] = {"sub": sub, **asked}
-        return f"{asked['redirect_uri']}?{urlencode({'code': code, 'state': asked['state'], 'iss': self.issuer, **more})}"
+        self._codes[code] = {"sub": sub, **parameters}
+        return f"{parameters['redirect_uri']}?{urlencode({'code': code, 'state': parameters['state'], 'iss': self.issuer, **more})}"
 
-    def serve_discovery_at(self, path: str, issuer: str) -> None:
+    def serve_discovery_from(self, path: str, issuer: str) -> None:
         """Serve the discovery document at another URL than the issuer's."""
         self.bend.answers[path] = lambda: Answer.json({**self._discovery(), "issuer": issuer})
 
@@ -126,19 +126,19 @@ class FakeIdP:
         answer = self._tokens({"client_id": CLIENT_ID, "sub": sub, "nonce": "nonce"})
         return json.loads(answer.body)
 
-    def id_token(self, asked: dict[str, Any], access_token: str) -> str:
+    def id_token(self, parameters: dict[str, Any], access_token: str) -> str:
         now = self.clock()
         digest = (hashlib.sha512 if self.algorithm == "EdDSA" else hashlib.sha256)(access_token.encode()).digest()
         claims = {
             "iss": self.issuer,
-            "aud": asked["client_id"],
-            "sub": asked["sub"],
+            "aud": parameters["client_id"],
+            "sub": parameters["sub"],
             "exp": int(now) + 600,
             "iat": int(now),
-            "nonce": asked.get("nonce", ABSENT),
-            "auth_time": int(now) if "max_age" in asked else ABSENT,  # as the standard allows: only if requested
+            "nonce": parameters.get("nonce", ABSENT),
+            "auth_time": int(now) if "max_age" in parameters else ABSENT,  # as the standard allows: only if requested
             "at_hash": encoded(digest[: len(digest) // 2]),
-            **PEOPLE[asked["sub"]],
+            **PEOPLE[parameters["sub"]],
             **self.bend.claims,
         }
         header = {"kid": self.kid, "typ": "JWT", "alg": self.algorithm, **self.bend.header}
@@ -151,11 +151,11 @@ class FakeIdP:
     def logout_token(self, *, header: dict[str, Any] | None = None, **claims: Any) -> str:
         """Return a logout token of this provider; a claim of ABSENT is omitted."""
         now = int(self.clock())
-        said = {"iss": self.issuer, "aud": CLIENT_ID, "iat": now, "exp": now + 120, "jti": secrets.token_urlsafe(16)}
-        said |= {"events": {LOGOUT_EVENT: {}}, **claims}
+        payload = {"iss": self.issuer, "aud": CLIENT_ID, "iat": now, "exp": now + 120, "jti": secrets.token_urlsafe(16)}
+        payload |= {"events": {LOGOUT_EVENT: {}}, **claims}
         members = {"kid": self.kid, "typ": "logout+jwt", "alg": self.algorithm, **(header or {})}
-        said, members = ({name: value for name, value in each.items() if value is not ABSENT} for each in (said, members))
-        return signed(members, said, self.signing_key, self.algorithm)
+        payload, members = ({name: value for name, value in each.items() if value is not ABSENT} for each in (payload, members))
+        return signed(members, payload, self.signing_key, self.algorithm)
 
     def jwks(self) -> dict[str, Any]:
         return {"keys": [public_jwk(self.signing_key, self.algorithm, self.kid)]}
@@ -222,11 +222,11 @@ class FakeIdP:
             return Answer.json({"error": "invalid_client"}, 401)
         if form.get("grant_type") == "refresh_token":
             return self._refresh(form.get("refresh_token", ""))
-        asked = self._codes.pop(form.get("code", ""), None)  # a code is valid once
+        parameters = self._codes.pop(form.get("code", ""), None)  # a code is valid once
         challenge = encoded(hashlib.sha256(form.get("code_verifier", "").encode()).digest())
-        if asked is None or asked["redirect_uri"] != form.get("redirect_uri") or asked.get("code_challenge") != challenge:
+        if parameters is None or parameters["redirect_uri"] != form.get("redirect_uri") or parameters.get("code_challenge") != challenge:
             return Answer.json({"error": "invalid_grant"}, 400)
-        return self._tokens(asked)
+        return self._tokens(parameters)
 
     def _refresh(self, refresh_token: str) -> Answer:
         grant = self._grants.get(refresh_token)
@@ -239,11 +239,11 @@ class FakeIdP:
         self.refreshed += 1
         return self._tokens({name: value for name, value in grant["asked"].items() if name != "nonce"}, grant)
 
-    def _tokens(self, asked: dict[str, Any], grant: dict[str, Any] | None = None) -> Answer:
+    def _tokens(self, parameters: dict[str, Any], grant: dict[str, Any] | None = None) -> Answer:
         access_token = secrets.token_urlsafe(16)
-        self._access_tokens[access_token] = asked["sub"]
+        self._access_tokens[access_token] = parameters["sub"]
         if grant is None:
-            grant = {"asked": asked, "refresh_token": "refresh-" + access_token}
+            grant = {"asked": parameters, "refresh_token": "refresh-" + access_token}
         elif self.rotates:
             grant["refresh_token"] = "refresh-" + access_token
         self._grants[grant["refresh_token"]] = grant
@@ -252,7 +252,7 @@ class FakeIdP:
             "token_type": "Bearer",
             "expires_in": self.lifetime,
             "refresh_token": grant["refresh_token"],
-            "id_token": self.id_token(asked, access_token),
+            "id_token": self.id_token(parameters, access_token),
             **self.bend.tokens,
         }
         return Answer.json({name: value for name, value in tokens.items() if value is not ABSENT})

@@ -38,11 +38,11 @@ class FakeKeycloak(FakeIdP):
             if grant["asked"]["sid"] == sid and not grant["is_offline"]:
                 grant["is_over"] = True
 
-    def id_token(self, asked: dict[str, Any], access_token: str) -> str:
+    def id_token(self, parameters: dict[str, Any], access_token: str) -> str:
         claims = self.bend.claims
-        self.bend.claims = {"sid": asked["sid"], **claims}
+        self.bend.claims = {"sid": parameters["sid"], **claims}
         try:
-            return super().id_token(asked, access_token)
+            return super().id_token(parameters, access_token)
         finally:
             self.bend.claims = claims
 
@@ -64,11 +64,11 @@ class FakeKeycloak(FakeIdP):
             "claims_supported": ["aud", "sub", "iss", "auth_time", "name", "email", "acr"],
         }
 
-    def _tokens(self, asked: dict[str, Any], grant: dict[str, Any] | None = None) -> Answer:
-        asked.setdefault("sid", f"session-{len(self._grants)}")
-        answer = super()._tokens(asked, grant)
+    def _tokens(self, parameters: dict[str, Any], grant: dict[str, Any] | None = None) -> Answer:
+        parameters.setdefault("sid", f"session-{len(self._grants)}")
+        answer = super()._tokens(parameters, grant)
         if (token := json.loads(answer.body).get("refresh_token")) is not None:
-            self._grants[token].setdefault("is_offline", "offline_access" in asked.get("scope", "").split())
+            self._grants[token].setdefault("is_offline", "offline_access" in parameters.get("scope", "").split())
         return answer
 
     def _revoke(self, request: Request) -> Answer:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 _NUMBER = struct.Struct("I")
-WORTH_TELLING = 0.1  # seconds spent in setup or teardown, for the list of the slowest tests
+MIN_REPORTED = 0.1  # seconds spent in setup or teardown, for the list of the slowest tests
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,16 +36,16 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     os.write(filling, b"".join(map(_NUMBER.pack, range(len(files)))))  # a pipe has room for sixteen thousand numbers
     os.close(filling)
     session.config.get_terminal_writer().flush()
-    if (prepared := sys.modules.get("tests.support.prepared")) is not None:
+    if (prepared := sys.modules.get("tests.support.fork_server")) is not None:
         prepared.begin()  # shared by all processes
     processes: dict[Connection, int] = {}
     for _ in range(min(count, len(files))):
-        line, telling = Pipe(duplex=False)
+        line, write_end = Pipe(duplex=False)
         if (process := os.fork()) == 0:
             for other in (line, *processes):
                 other.close()
-            return _test(session, _taken(files, queue), telling)
-        telling.close()
+            return _test(session, _next_items(files, queue), write_end)
+        write_end.close()
         processes[line] = process
     try:
         _listen(session, list(processes), queue)
@@ -64,14 +64,14 @@ def _listen(session: pytest.Session, lines: list[Connection], queue: int) -> Non
         for line in wait(lines):
             assert isinstance(line, Connection)
             try:
-                told = line.recv()
+                message = line.recv()
             except EOFError:
                 lines.remove(line)
                 continue
-            if isinstance(told, dict):
-                hook.pytest_warning_recorded.call_historic(kwargs=told)
+            if isinstance(message, dict):
+                hook.pytest_warning_recorded.call_historic(kwargs=message)
                 continue
-            for report in told:
+            for report in message:
                 untold.pop(report.nodeid, None)
                 hook.pytest_runtest_logreport(report=report)
             while session.shouldfail and os.read(queue, 4096):
@@ -79,18 +79,18 @@ def _listen(session: pytest.Session, lines: list[Connection], queue: int) -> Non
     if session.shouldfail:
         return
     for name, location in untold.items():
-        said = "Its process ended before this test did."
-        hook.pytest_runtest_logreport(report=pytest.TestReport(name, location, {}, "failed", said, "call"))
+        reason = "Its process ended before this test did."
+        hook.pytest_runtest_logreport(report=pytest.TestReport(name, location, {}, "failed", reason, "call"))
 
 
-class Teller:
+class Reporter:
     """Replacement of pytest's reporter in a test process: sends the results to the first process."""
 
     def __init__(self, line: Connection):
         self._line, self._reports = line, list[pytest.TestReport]()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == "call" or not report.passed or report.duration > WORTH_TELLING:
+        if report.when == "call" or not report.passed or report.duration > MIN_REPORTED:
             self._reports.append(report)
 
     def pytest_runtest_logfinish(self) -> None:
@@ -99,15 +99,15 @@ class Teller:
 
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str, nodeid: str, location: Any) -> None:
         text, at = str(warning_message.message), (warning_message.filename, warning_message.lineno)
-        said = warnings.WarningMessage(text, warning_message.category, *at)
-        self._line.send({"warning_message": said, "when": when, "nodeid": nodeid, "location": location})
+        warning = warnings.WarningMessage(text, warning_message.category, *at)
+        self._line.send({"warning_message": warning, "when": when, "nodeid": nodeid, "location": location})
 
 
 def _test(session: pytest.Session, items: Iterator[pytest.Item], line: Connection) -> bool:
     config, plugins = session.config, session.config.pluginmanager
     config.workerinput = {}  # type: ignore[attr-defined] - marks a worker whose results another process reports
     plugins.unregister(plugins.getplugin("terminalreporter"))
-    plugins.register(Teller(line))
+    plugins.register(Reporter(line))
     # Processes can't share the file that captures output, and the event loop that Daphne creates at import.
     capturing = plugins.getplugin("capturemanager")
     capturing.stop_global_capturing()
@@ -122,6 +122,6 @@ def _test(session: pytest.Session, items: Iterator[pytest.Item], line: Connectio
     return True
 
 
-def _taken(files: list[list[pytest.Item]], queue: int) -> Iterator[pytest.Item]:
+def _next_items(files: list[list[pytest.Item]], queue: int) -> Iterator[pytest.Item]:
     while number := os.read(queue, _NUMBER.size):
         yield from files[_NUMBER.unpack(number)[0]]

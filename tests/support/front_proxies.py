@@ -64,7 +64,7 @@ class Front:
 
 
 @dataclass(frozen=True)
-class Place:
+class Substitutions:
     """Values with which an example runs here instead of in production."""
 
     directory: Path
@@ -102,7 +102,7 @@ def front(
     directory: Path,
     provider_url: str,
     app_url: str,
-    start: Callable[[Place, ExitStack], None],
+    start: Callable[[Substitutions, ExitStack], None],
     *,
     first: Sequence[dict[str, Any]] = (),
     unauthorized: int = 401,
@@ -120,14 +120,14 @@ def front(
     for keys in first:
         builder.route(APP, to=app_url, **keys)
     builder.route(APP, to=app_url, prefix="/anybody/", allow_any_authenticated_user=True, cors_allow_preflight=True)
-    told = {"identity_headers": "remote-user", "set_request_headers": {"X-Webauth-User": "${user}", "X-Forwarded-Login": "${user}"}}
-    builder.route(APP, to=app_url, prefix="/told/", allow_any_authenticated_user=True, **told)
+    headers = {"identity_headers": "remote-user", "set_request_headers": {"X-Webauth-User": "${user}", "X-Forwarded-Login": "${user}"}}
+    builder.route(APP, to=app_url, prefix="/told/", allow_any_authenticated_user=True, **headers)
     programs = {"bearer_token": "idp_id_token", "allowed_users": ["oidc/alice"], "pass_identity_headers": True}
     builder.route(APP, to=app_url, prefix="/programs/", **programs)
     builder.route(APP, to=app_url, prefix="/jobs/", **jobs.route_keys(directory))
     builder.route(APP, to=app_url, allowed_groups=["engineering"], pass_identity_headers=True, allow_websockets=True)
     certificates = certificate_files(directory, AUTHENTICATE, APP, FORWARD)
-    place = Place(directory, port, gate_port, int(app_url.rpartition(":")[2]), certificates)
+    place = Substitutions(directory, port, gate_port, int(app_url.rpartition(":")[2]), certificates)
     with ExitStack() as stack:
         gate = stack.enter_context(builder.start_with(directory, certificates))
         start(place, stack)
@@ -149,7 +149,7 @@ def _wait_until_it_answers(found: Front) -> None:
     wait_until(answers, "the front proxy answers", 15)
 
 
-def nginx(place: Place, stack: ExitStack) -> None:
+def nginx(place: Substitutions, stack: ExitStack) -> None:
     configuration = place.fill(
         "nginx.conf",
         **{
@@ -165,12 +165,12 @@ def nginx(place: Place, stack: ExitStack) -> None:
     stack.enter_context(Child("nginx", "-e", "stderr", "-p", place.directory, "-c", configuration, "-g", "daemon off;"))
 
 
-def caddy(place: Place, stack: ExitStack) -> None:
+def caddy(place: Substitutions, stack: ExitStack) -> None:
     configuration = place.fill("Caddyfile", **{"admin off": "admin off\n\tdefault_bind 127.0.0.1"})
     stack.enter_context(Child("caddy", "run", "--config", configuration, "--adapter", "caddyfile"))
 
 
-def haproxy(place: Place, stack: ExitStack) -> None:
+def haproxy(place: Substitutions, stack: ExitStack) -> None:
     both = place.directory / "both.pem"
     both.write_bytes(place.certificates.certificate.read_bytes() + place.certificates.key.read_bytes())
     script = place.fill("gate.lua")
@@ -179,7 +179,7 @@ def haproxy(place: Place, stack: ExitStack) -> None:
     stack.enter_context(Child("haproxy", "-db", "-f", place.fill("haproxy.cfg", **names)))
 
 
-def apache(place: Place, stack: ExitStack) -> None:
+def apache(place: Substitutions, stack: ExitStack) -> None:
     listen = f"127.0.0.1:{free_port()}"
     origin = f"https://{APP}:{place.port}"
     arguments = ("--listen", listen, "--gate", f"127.0.0.1:{place.gate_port}", "--forward-auth-host", FORWARD, "--origin", origin)
@@ -196,6 +196,6 @@ def apache(place: Place, stack: ExitStack) -> None:
     stack.enter_context(Child("apache2", "-X", "-f", place.fill("apache.conf", **names)))
 
 
-def traefik(place: Place, stack: ExitStack) -> None:
+def traefik(place: Substitutions, stack: ExitStack) -> None:
     names = {"forward.example.com:8443": f"{FORWARD}:{place.gate_port}"}
     stack.enter_context(Traefik(place.fill("traefik.yaml", **names), place.port))

@@ -5,12 +5,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support import front_proxies, ingress_nginx
-from tests.support.cookies import of_client
+from tests.support.cookies import client_cookies
+from tests.support.external_envoy import ExternalEnvoy, external_envoy
 from tests.support.front_proxies import APP, Front, front
 from tests.support.gate import sign_in
-from tests.support.own_envoy import OwnEnvoy, own_envoy
 
-AnyFront = Front | OwnEnvoy
+AnyFront = Front | ExternalEnvoy
 
 FORWARD_AUTH = {
     "nginx": front_proxies.nginx,
@@ -28,7 +28,7 @@ WITHOUT_TEXT = "Ingress-NGINX"
 @contextmanager
 def started(name: str, directory: Path, provider_url: str, app_url: str) -> Iterator[AnyFront]:
     if name in EXT_AUTHZ:
-        with own_envoy(directory, provider_url, app_url, is_of_gateway=name == "Envoy Gateway") as envoy:
+        with external_envoy(directory, provider_url, app_url, is_of_gateway=name == "Envoy Gateway") as envoy:
             yield envoy
     else:
         unauthorized = 302 if name == WITHOUT_TEXT else 401
@@ -36,8 +36,8 @@ def started(name: str, directory: Path, provider_url: str, app_url: str) -> Iter
             yield proxy
 
 
-async def session_of(front: AnyFront, person: str) -> str:
+async def session_cookie(front: AnyFront, user: str) -> str:
     """Return the Cookie header of this user, who can access at least /anybody/."""
     async with front.client() as client:
-        await sign_in(client, front.url("/anybody/"), person)
-        return of_client(client, APP)
+        await sign_in(client, front.url("/anybody/"), user)
+        return client_cookies(client, APP)

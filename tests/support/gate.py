@@ -35,9 +35,9 @@ import yaml
 from examples.demo.loopback import LoopbackTransport
 from tests.support.certs import CertificateFiles, certificate_files
 from tests.support.children import clean_environment, free_port
-from tests.support.development_provider import pick_person
+from tests.support.development_provider import pick_user
 from tests.support.eventually import eventually_equal
-from tests.support.prepared import manage, python
+from tests.support.fork_server import manage, python
 
 AUTHENTICATE_HOST = "authenticate.localhost"
 HTML = {"Accept": "text/html"}
@@ -90,8 +90,8 @@ class GateBuilder:
         certificates = certificate_files(directory, self.authenticate_host, *self._route_hosts())
         return RunningGate(self, self.write(directory, certificates), certificates, environment, command)
 
-    def beside(self) -> "GateBuilder":
-        """Start another process of the same gate, with its routes, secrets and provider, on an internal port."""
+    def peer(self) -> "GateBuilder":
+        """Return a builder of another process of the same gate, with its routes, secrets and provider, on an internal port."""
         other = copy.copy(self)
         port = free_port()
         other.settings = {**self.settings, "address": f"127.0.0.1:{port}"}
@@ -126,11 +126,11 @@ class RunningGate:
         self.port = builder.port
         self.certificates = certificates
         self.config_file = config_file
-        said = clean_environment(**(environment or {}))
+        variables = clean_environment(**(environment or {}))
         if command is None:
-            self.child = manage("rungate", "-config", config_file, environment=said)
+            self.child = manage("rungate", "-config", config_file, environment=variables)
         else:
-            self.child = python(*command(builder.listens, certificates), environment={**said, "GATE_CONFIG": str(config_file)})
+            self.child = python(*command(builder.listens, certificates), environment={**variables, "GATE_CONFIG": str(config_file)})
         try:
             self.child.wait_for(self._answers, "gate answers /ping", 60)
             if command is None and builder.settings.get("data_plane") == "envoy":
@@ -202,7 +202,7 @@ async def follow(client: httpx.AsyncClient, response: httpx.Response, *, limit: 
 async def sign_in(client: httpx.AsyncClient, url: str, sub: str) -> httpx.Response:
     """Open `url`, sign in as the user at the provider, and return the page where the browser ends."""
     page = await follow(client, await client.get(url, headers=HTML))
-    return await follow(client, await pick_person(client, page, sub))
+    return await follow(client, await pick_user(client, page, sub))
 
 
 async def sign_out(client: httpx.AsyncClient, gate: RunningGate) -> httpx.Response:

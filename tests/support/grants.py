@@ -5,8 +5,8 @@ from pathlib import Path
 
 import httpx
 
+from tests.support.fork_server import run
 from tests.support.gate import HTML
-from tests.support.prepared import run
 
 
 def command(config: Path, *arguments: str) -> str:

@@ -55,33 +55,33 @@ def iap(audience: str, key_set: str) -> WSGI:
     from google.auth.transport import requests
     from google.oauth2 import id_token
 
-    def who(environ: dict[str, Any]) -> str:
-        said = id_token.verify_token(environ["HTTP_X_GOOG_IAP_JWT_ASSERTION"], requests.Request(), audience=audience, certs_url=key_set)
-        return f"{said['sub']} {said['email']}"
+    def identify(environ: dict[str, Any]) -> str:
+        claims = id_token.verify_token(environ["HTTP_X_GOOG_IAP_JWT_ASSERTION"], requests.Request(), audience=audience, certs_url=key_set)
+        return f"{claims['sub']} {claims['email']}"
 
-    return _telling(who)
+    return _report(identify)
 
 
 def cloudflare(audience: str, key_set: str) -> WSGI:
     """Application behind Cloudflare Access, by its documentation: it uses the token in the header, not the plain address."""
     keys = jwt.PyJWKClient(key_set)
 
-    def who(environ: dict[str, Any]) -> str:
+    def identify(environ: dict[str, Any]) -> str:
         token = environ["HTTP_CF_ACCESS_JWT_ASSERTION"]
         key = keys.get_signing_key_from_jwt(token).key
         return str(jwt.decode(token, key, audience=audience, algorithms=["RS256", "ES256"])["email"])
 
-    return _telling(who)
+    return _report(identify)
 
 
 def grafana(environ: dict[str, Any]) -> str:
     """Reader of Grafana's `[auth.proxy]` as it documents it: `header_property = email`, `headers = Name:... Groups:...`."""
     headers = {"login": "HTTP_X_WEBAUTH_USER", "name": "HTTP_X_WEBAUTH_NAME", "groups": "HTTP_X_WEBAUTH_GROUPS"}
-    said = {property: environ.get(name, "").strip() for property, name in headers.items()}
-    if not said["login"]:
+    properties = {property: environ.get(name, "").strip() for property, name in headers.items()}
+    if not properties["login"]:
         raise PermissionError("Grafana shows its own login page")
-    groups = [group.strip() for group in said["groups"].split(",") if group.strip()]
-    return f"{said['login']}|{said['name']}|{groups}"
+    groups = [group.strip() for group in properties["groups"].split(",") if group.strip()]
+    return f"{properties['login']}|{properties['name']}|{groups}"
 
 
 def gitea(environ: dict[str, Any]) -> str:
@@ -98,14 +98,14 @@ def jenkins(environ: dict[str, Any]) -> str:
     return f"{user}|{environ['HTTP_X_FORWARDED_GROUPS'].split(',')}"
 
 
-def _telling(who: Callable[[dict[str, Any]], str]) -> WSGI:
+def _report(identify: Callable[[dict[str, Any]], str]) -> WSGI:
     def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         try:
-            status, told = "200 OK", who(environ)
+            status, body = "200 OK", identify(environ)
         except Exception as error:
-            status, told = "403 Forbidden", type(error).__name__
+            status, body = "403 Forbidden", type(error).__name__
         start_response(status, [("Content-Type", "text/plain")])
-        return [told.encode()]
+        return [body.encode()]
 
     return application
 
@@ -116,7 +116,7 @@ def main(port: str, directory: str, audience: str, key_set: str) -> None:
         "site": site(Path(directory)),
         "iap": iap(audience, key_set),
         "cloudflare": cloudflare(audience, key_set),
-        **{each.__name__: _telling(each) for each in (grafana, gitea, jenkins)},
+        **{each.__name__: _report(each) for each in (grafana, gitea, jenkins)},
     }
 
     def dispatch(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

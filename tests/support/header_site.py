@@ -9,8 +9,8 @@ class ProxysHeader(RemoteUserMiddleware):
     header = "HTTP_REMOTE_USER"
 
 
-def who(request: HttpRequest) -> HttpResponse:
+def current_user(request: HttpRequest) -> HttpResponse:
     return HttpResponse(f"{request.user.get_username()} {request.META.get('HTTP_REMOTE_GROUPS', '')}")
 
 
-urlpatterns = [re_path("", who)]
+urlpatterns = [re_path("", current_user)]

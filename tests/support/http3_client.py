@@ -19,20 +19,20 @@ PATIENCE = 10.0  # seconds
 
 
 @dataclass
-class Http3Answer:
+class Http3Response:
     """Response as far as received; `is_whole` or `is_reset` once it has ended."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
-    is_whole: bool = False
+    is_complete: bool = False
     is_reset: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def until_ended(self) -> "Http3Answer":
-        return await self.until(lambda: self.is_whole or self.is_reset)
+    async def until_ended(self) -> "Http3Response":
+        return await self.until(lambda: self.is_complete or self.is_reset)
 
-    async def until(self, condition: Callable[[], bool]) -> "Http3Answer":
+    async def until(self, condition: Callable[[], bool]) -> "Http3Response":
         async with asyncio.timeout(PATIENCE):
             while not condition():
                 await self.changed.wait()
@@ -46,11 +46,11 @@ class Http3Client(QuicConnectionProtocol):
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         self.http = H3Connection(self._quic)
-        self.answers: defaultdict[int, Http3Answer] = defaultdict(Http3Answer)
+        self.answers: defaultdict[int, Http3Response] = defaultdict(Http3Response)
 
     def send(
         self, authority: str, path: str = "/", method: str = "GET", headers: Iterable[tuple[str, str]] = (), body: bytes = b""
-    ) -> Http3Answer:
+    ) -> Http3Response:
         """Send a request and return its response, which is filled in as it arrives."""
         stream = self._quic.get_next_available_stream_id()
         pseudo = [(":method", method), (":scheme", "https"), (":authority", authority), (":path", path)]
@@ -60,7 +60,7 @@ class Http3Client(QuicConnectionProtocol):
         self.transmit()
         return self.answers[stream]
 
-    async def get(self, authority: str, path: str = "/", **more) -> Http3Answer:
+    async def get(self, authority: str, path: str = "/", **more) -> Http3Response:
         return await self.send(authority, path, **more).until_ended()
 
     def quic_event_received(self, event: QuicEvent) -> None:
@@ -68,7 +68,7 @@ class Http3Client(QuicConnectionProtocol):
             self._note(self.answers[event.stream_id], is_reset=True)
         if isinstance(event, ConnectionTerminated):
             for answer in self.answers.values():
-                self._note(answer, is_reset=not answer.is_whole)
+                self._note(answer, is_reset=not answer.is_complete)
         for each in self.http.handle_event(event):
             if isinstance(each, HeadersReceived):
                 headers = {name.decode(): value.decode() for name, value in each.headers}
@@ -80,8 +80,8 @@ class Http3Client(QuicConnectionProtocol):
                 answer.body += each.data
                 self._note(answer, is_whole=each.stream_ended)
 
-    def _note(self, answer: Http3Answer, *, is_whole: bool = False, is_reset: bool = False) -> None:
-        answer.is_whole, answer.is_reset = answer.is_whole or is_whole, answer.is_reset or is_reset
+    def _note(self, answer: Http3Response, *, is_whole: bool = False, is_reset: bool = False) -> None:
+        answer.is_complete, answer.is_reset = answer.is_complete or is_whole, answer.is_reset or is_reset
         answer.changed.set()
 
 

@@ -62,7 +62,7 @@ class Container:
         return self._builder.run(*self._command(*command))
 
     def start(self, *command: str, volumes: dict[Path, str] | None = None) -> "Contained":
-        return Contained(*self._command(*_SAYS_ITS_NUMBER, *command, volumes=volumes), environment=self._builder.environment)
+        return Contained(*self._command(*_PRINT_PID, *command, volumes=volumes), environment=self._builder.environment)
 
     def _command(self, *command: str, volumes: dict[Path, str] | None = None) -> list[str]:
         options = [f"--volume={directory}:{path}:ro" for directory, path in (volumes or {}).items()]
@@ -88,4 +88,4 @@ class Contained(Child):
         super().__exit__(*_)
 
 
-_SAYS_ITS_NUMBER = ("sh", "-c", 'echo $$; exec "$@"', "sh")
+_PRINT_PID = ("sh", "-c", 'echo $$; exec "$@"', "sh")

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from tests.support.children import ROOT, Child
-from tests.support.front_proxies import APP, AUTHENTICATE, FORWARD, Place
+from tests.support.front_proxies import APP, AUTHENTICATE, FORWARD, Substitutions
 
 EXAMPLE = ROOT / "examples" / "ingress_nginx" / "ingress.yaml"
 ANNOTATION = "nginx.ingress.kubernetes.io/"
@@ -63,7 +63,7 @@ QUESTION = string.Template("""
             return 302 $signin?$parameter=$$pass_access_scheme://$$http_host$$escaped_request_uri;
         }
 """)
-ASKED = string.Template("""
+AUTH_REQUEST = string.Template("""
             auth_request /_external-auth;
             auth_request_set $$auth_cookie $$upstream_http_set_cookie;
             add_header Set-Cookie $$auth_cookie;
@@ -71,7 +71,7 @@ ASKED = string.Template("""
             set_escape_uri $$escaped_request_uri $$request_uri;
             error_page 401 = @signin;
 """)
-CARRIED = string.Template("""
+FORWARDED = string.Template("""
         location $path {
             set $$pass_access_scheme $$scheme;
             $asked
@@ -105,7 +105,7 @@ def removed_headers() -> str:
     return " ".join(f'proxy_set_header {name} "{value}";' for name, value in config["data"].items())
 
 
-def start(place: Place, stack: ExitStack) -> None:
+def start(place: Substitutions, stack: ExitStack) -> None:
     hosts: dict[str, list[str]] = {}
     for ingress in ingresses():
         for rule in ingress["spec"]["rules"]:
@@ -123,26 +123,36 @@ def start(place: Place, stack: ExitStack) -> None:
     stack.enter_context(Child("nginx", "-e", "stderr", "-p", place.directory, "-c", path, "-g", "daemon off;"))
 
 
-def _location(ingress: dict[str, Any], path: dict[str, Any], place: Place) -> str:
-    said = {key.removeprefix(ANNOTATION): value for key, value in ingress["metadata"].get("annotations", {}).items()}
+def _location(ingress: dict[str, Any], path: dict[str, Any], place: Substitutions) -> str:
+    annotations = {key.removeprefix(ANNOTATION): value for key, value in ingress["metadata"].get("annotations", {}).items()}
     upstream = "gate" if path["backend"]["service"]["name"] == "gate" else "application"
-    carried = {"path": path["path"], "upstream": upstream, "host": said.get("upstream-vhost", "$http_host"), "removed": removed_headers()}
-    if "auth-url" not in said:
-        return CARRIED.substitute(asked="", **carried)
+    values = {
+        "path": path["path"],
+        "upstream": upstream,
+        "host": annotations.get("upstream-vhost", "$http_host"),
+        "removed": removed_headers(),
+    }
+    if "auth-url" not in annotations:
+        return FORWARDED.substitute(asked="", **values)
     known = {"auth-url", "auth-signin", "auth-signin-redirect-param", "auth-response-headers", "upstream-vhost"}
-    assert set(said) == known, "an annotation that this does not know"
-    url = urlsplit(said["auth-url"])
-    question = {"host": url.hostname, "path": url.path, "signin": said["auth-signin"], "parameter": said["auth-signin-redirect-param"]}
-    headers = said["auth-response-headers"].split(",")
+    assert set(annotations) == known, "an annotation that this does not know"
+    url = urlsplit(annotations["auth-url"])
+    question = {
+        "host": url.hostname,
+        "path": url.path,
+        "signin": annotations["auth-signin"],
+        "parameter": annotations["auth-signin-redirect-param"],
+    }
+    headers = annotations["auth-response-headers"].split(",")
     variables = {name: f"$upstream_http_{name.lower().replace('-', '_')}" for name in headers}
     replaced = [
         f"auth_request_set $authHeader{number} {variables[name]}; proxy_set_header '{name}' $authHeader{number};"
         for number, name in enumerate(headers)
     ]
-    return QUESTION.substitute(question) + CARRIED.substitute(asked=ASKED.substitute(replaced="\n".join(replaced)), **carried)
+    return QUESTION.substitute(question) + FORWARDED.substitute(asked=AUTH_REQUEST.substitute(replaced="\n".join(replaced)), **values)
 
 
-def _of_here(text: str, place: Place) -> str:
+def _of_here(text: str, place: Substitutions) -> str:
     """Add the port to the Host of the application."""
     for old, new in {
         "https://app.example.com": f"https://{APP}:{place.port}",

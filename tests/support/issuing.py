@@ -93,13 +93,13 @@ class Issuer:
 
 @dataclass
 class AuthorityInMemory:
-    """Replacement of `Authority`. `asked` lists requests as (host, challenge); `failures` are raised first, one per request."""
+    """Replacement of `Authority`. `requests` lists requests as (host, challenge); `failures` are raised first, one per request."""
 
     clock: Clock
     issuer: Issuer = field(default_factory=Issuer)
     days: float = 90
     responder: str | None = None
-    asked: list[tuple[str, ChallengeType]] = field(default_factory=list)
+    requests: list[tuple[str, ChallengeType]] = field(default_factory=list)
     failures: list[AuthorityError] = field(default_factory=list)
     on_published: Callable[[str], None] = lambda host: None
     csr: bytes = b""
@@ -110,7 +110,7 @@ class AuthorityInMemory:
         return self
 
     def obtain(self, host: str, csr: bytes, kind: ChallengeType, publish: Callable[[AcmeChallenge], None]) -> bytes:
-        self.asked.append((host, kind))
+        self.requests.append((host, kind))
         self.csr = csr
         publish(AcmeChallenge(host, kind, "token", "token.thumbprint"))
         self.on_published(host)

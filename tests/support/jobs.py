@@ -25,9 +25,9 @@ def route_keys(directory: Path) -> dict[str, Any]:
 def token_of_job(key: Any = EC_KEY, **claims: Any) -> str:
     """Return a token that is valid for ten minutes."""
     now = int(time.time())
-    said = {"iss": ISSUER, "aud": AUDIENCE, "sub": f"repo:{REPOSITORY}", "repository": REPOSITORY, "iat": now, "exp": now + 600}
-    person = {"email": "job@ci.example.com", "email_verified": True}
-    return signed({"typ": "JWT", "alg": "ES256", "kid": "job-1"}, {**said, **person, **claims}, key, "ES256")
+    payload = {"iss": ISSUER, "aud": AUDIENCE, "sub": f"repo:{REPOSITORY}", "repository": REPOSITORY, "iat": now, "exp": now + 600}
+    address = {"email": "job@ci.example.com", "email_verified": True}
+    return signed({"typ": "JWT", "alg": "ES256", "kid": "job-1"}, {**payload, **address, **claims}, key, "ES256")
 
 
 # Tokens with other claims, or of another signer.

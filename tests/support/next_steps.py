@@ -10,6 +10,6 @@ _LINK = re.compile(r'<a class="button[^"]*" href="([^"]+)">([^<]+)</a>')
 def next_steps(page: str) -> list[str]:
     """Return the advice and the text of each link, without the contact link, which alone is no next step."""
     if "<html" in page:
-        return [*_ADVICE.findall(page), *(words for _, words in _LINK.findall(page) if words != HELP)]
+        return [*_ADVICE.findall(page), *(text for _, text in _LINK.findall(page) if text != HELP)]
     _status, _reason, *more = page.splitlines()
     return [line for line in more if not line.startswith((f"{HELP}:", "request id:"))]

@@ -5,7 +5,7 @@ import hashlib
 from random import Random
 from typing import Any
 
-from tests.support.policy_reference import ABSENT, Asked, Person
+from tests.support.policy_reference import ABSENT, ReferenceRequest, ReferenceUser
 
 EMAILS = ["ann@corp.com", "Ann@Corp.com", "bob@corp.com", "eve@evil-corp.com", "ann@sub.corp.com", "x@a.org"]
 DOMAINS = ["corp.com", "evil-corp.com", "sub.corp.com", "a.org", "CORP.com"]
@@ -69,12 +69,12 @@ class Cases:
         key = self._one(CRITERIA)
         return getattr(self, f"_{key}")()
 
-    def asked(self) -> Asked:
+    def request(self) -> ReferenceRequest:
         now = NOW + self._random.randint(-90, 90) * 3600 + self._one([0, 0, 1, -1, 1800])
         preflight = self._random.random() < 0.1
-        return Asked(
+        return ReferenceRequest(
             now=float(now),
-            person=self._person(now) if self._random.random() < 0.75 else None,
+            user=self._random_user(now) if self._random.random() < 0.75 else None,
             ip=self._one(ADDRESSES),
             method="OPTIONS" if preflight else self._one([*METHODS, ""]),
             path=self._one(CANONICAL),
@@ -84,13 +84,13 @@ class Cases:
             is_preflight=preflight,
         )
 
-    def _person(self, now: int) -> Person:
-        return Person(
+    def _random_user(self, now: int) -> ReferenceUser:
+        return ReferenceUser(
             email=self._one([*(email.lower() for email in EMAILS), ""]),
             provider="oidc",
             subject=self._one(SUBJECTS),
-            groups=set(self._some(GROUPS, least=0)),
-            group_names=set(self._some(["payroll", "audit"], least=0)) if self._random.random() < 0.3 else set(),
+            groups=set(self._some(GROUPS, minimum=0)),
+            group_names=set(self._some(["payroll", "audit"], minimum=0)) if self._random.random() < 0.3 else set(),
             claims=self._claims(),
             groups_claim=self._one([ABSENT, ABSENT, self._value([*GROUPS, 1001, True, ""], "pay")]),
             is_granted=self._random.random() < 0.5,
@@ -99,7 +99,7 @@ class Cases:
 
     def _claims(self) -> dict[str, Any]:
         """Return claims as a provider sends them: `realm.role` is a role in a realm, and the name of another claim."""
-        names = self._some(["team", "realm", "realm.role", "level", "acr"], least=0)
+        names = self._some(["team", "realm", "realm.role", "level", "acr"], minimum=0)
         claims = {name: self._value(["a", "b", 1] if name == "acr" else VALUES, "a") for name in names}
         if "realm" in claims and self._random.random() < 0.7:
             claims["realm"] = {"role": self._value(VALUES, "b")}
@@ -110,7 +110,7 @@ class Cases:
         odd = self._random.random() < 0.3
         if self._random.random() < 0.4:
             return self._one(ODD if odd else [one, *values])
-        return [*self._some(values, least=0 if odd else 1), *(self._some(ODD) if odd else [])]
+        return [*self._some(values, minimum=0 if odd else 1), *(self._some(ODD) if odd else [])]
 
     def _text(self, key: str, texts: list[str], patterns: list[str], operators: list[str], ends: list[str] | None = None) -> dict[str, Any]:
         operator = self._one(operators)
@@ -211,5 +211,5 @@ class Cases:
     def _one(self, choices: list[Any]) -> Any:
         return self._random.choice(choices)
 
-    def _some(self, choices: list[Any], *, least: int = 1) -> list[Any]:
-        return self._random.sample(choices, self._random.randint(least, min(3, len(choices))))
+    def _some(self, choices: list[Any], *, minimum: int = 1) -> list[Any]:
+        return self._random.sample(choices, self._random.randint(minimum, min(3, len(choices))))

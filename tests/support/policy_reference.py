@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, time
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from tests.support.path_readers import READERS, served
+from tests.support.path_parsers import READERS, served
 
 DAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 
@@ -23,7 +23,7 @@ ABSENT = object()
 
 
 @dataclass
-class Person:
+class ReferenceUser:
     email: str  # "" if missing or not verified
     provider: str
     subject: str
@@ -46,9 +46,9 @@ class Person:
 
 
 @dataclass
-class Asked:
+class ReferenceRequest:
     now: float
-    person: Person | None = None
+    user: ReferenceUser | None = None
     ip: str = ""
     method: str = "GET"
     path: str = "/"
@@ -58,54 +58,54 @@ class Asked:
     is_preflight: bool = False
 
 
-def outcome(route: dict[str, Any], asked: Asked) -> str:
+def outcome(route: dict[str, Any], request: ReferenceRequest) -> str:
     """Return "allowed", "sign in" or "forbidden"; without a session, over all possible results of a sign-in."""
     blocks = route.get("policy", [])
     denies = [block["deny"] for block in blocks if "deny" in block]
     allows = [block["allow"] for block in blocks if "allow" in block]
     lists = any(route.get(key) for key in ("allowed_users", "allowed_groups", "allowed_domains", "allowed_idp_claims"))
-    signed_in = asked.person is not None
-    denied = [possible(deny, asked) for deny in denies]
+    signed_in = request.user is not None
+    denied = [possible(deny, request) for deny in denies]
     if any(False not in answers for answers in denied) or (signed_in and any(answers != {False} for answers in denied)):
         return "forbidden"
-    wants_person = any(answers != {False} for answers in denied)
-    if route.get("cors_allow_preflight") and asked.is_preflight:
+    requires_user = any(answers != {False} for answers in denied)
+    if route.get("cors_allow_preflight") and request.is_preflight:
         return "allowed"
-    allowed = [possible(allow, asked) for allow in allows]
+    allowed = [possible(allow, request) for allow in allows]
     granted = route.get("allow_public_unauthenticated_access") or any(answers == {True} for answers in allowed)
-    granted = granted or (signed_in and listed(route, asked.person))
+    granted = granted or (signed_in and listed(route, request.user))
     if granted:
-        return "sign in" if wants_person else "allowed"
+        return "sign in" if requires_user else "allowed"
     could = any(True in answers for answers in allowed) or lists or bool(route.get("allow_any_authenticated_user"))
     return "sign in" if not signed_in and (could or not blocks) else "forbidden"
 
 
-def listed(route: dict[str, Any], person: Person) -> bool:
+def listed(route: dict[str, Any], user: ReferenceUser) -> bool:
     return bool(
         route.get("allow_any_authenticated_user")
-        or (route.get("allowed_users") and is_user(route["allowed_users"], person) is True)
-        or (set(route.get("allowed_groups", ())) & person.all_groups())
-        or (person.email and person.email.split("@")[1] in [entry.lower() for entry in route.get("allowed_domains", ())])
+        or (route.get("allowed_users") and is_user(route["allowed_users"], user) is True)
+        or (set(route.get("allowed_groups", ())) & user.all_groups())
+        or (user.email and user.email.split("@")[1] in [entry.lower() for entry in route.get("allowed_domains", ())])
         or any(
             same(value, wanted)
             for claim, values in route.get("allowed_idp_claims", {}).items()
             for wanted in values
-            for value in listed_values(found(person.claims, claim))
+            for value in listed_values(found(user.claims, claim))
         )
     )
 
 
-def possible(expression: dict[str, Any], asked: Asked) -> set[bool | None]:
+def possible(expression: dict[str, Any], request: ReferenceRequest) -> set[bool | None]:
     """Return every possible result of an expression: one, unless there is no session."""
     ((key, content),) = expression.items()
     if key in ("and", "or", "nor"):
-        combined = itertools.product(*(possible(part, asked) for part in content))
+        combined = itertools.product(*(possible(part, request) for part in content))
         return {{"and": every, "or": some, "nor": lambda answers: opposite(some(answers))}[key](answers) for answers in combined}
     if key == "not":
-        return {opposite(answer) for answer in possible(content, asked)}
-    if asked.person is None and key.split("/")[0] in ("email", "domain", "user", "groups", "claim", "acr", "session_age", "granted"):
+        return {opposite(answer) for answer in possible(content, request)}
+    if request.user is None and key.split("/")[0] in ("email", "domain", "user", "groups", "claim", "acr", "session_age", "granted"):
         return {True, False}
-    return {criterion(key, content, asked)}
+    return {criterion(key, content, request)}
 
 
 def every(answers: Any) -> bool | None:
@@ -120,7 +120,7 @@ def opposite(answer: bool | None) -> bool | None:
     return None if answer is None else not answer
 
 
-def criterion(key: str, content: Any, asked: Asked) -> bool | None:
+def criterion(key: str, content: Any, request: ReferenceRequest) -> bool | None:
     name, _, argument = key.partition("/")
     if not isinstance(content, dict):
         content = {"at_most" if name == "session_age" else "in" if isinstance(content, list) else "is": content}
@@ -128,49 +128,49 @@ def criterion(key: str, content: Any, asked: Asked) -> bool | None:
     operators = {operator: operand for operator, operand in content.items() if operator != "zone"}
     if name == "time_of_day" and len(operators) == 2:
         first, last = time.fromisoformat(operators["after"]), time.fromisoformat(operators["before"])
-        here = datetime.fromtimestamp(asked.now, zone).time()
+        here = datetime.fromtimestamp(request.now, zone).time()
         return first <= here < last if first < last else not (last <= here < first)
     answers = []
     for operator, operand in operators.items():
         plain = operator.removeprefix("not_")
         operands = operand if isinstance(operand, list) else [operand]
-        answer = compare(name, argument, plain, operands, asked, zone)
+        answer = compare(name, argument, plain, operands, request, zone)
         answers.append(opposite(answer) if plain != operator else answer)
     return every(answers)
 
 
-def compare(name: str, argument: str, operator: str, operands: list[Any], asked: Asked, zone: ZoneInfo) -> bool | None:
-    person = asked.person
+def compare(name: str, argument: str, operator: str, operands: list[Any], request: ReferenceRequest, zone: ZoneInfo) -> bool | None:
+    user = request.user
     match name:
         case "email":
-            return fits(operator, [each.lower() for each in operands], person.email) if person.email else None
+            return fits(operator, [each.lower() for each in operands], user.email) if user.email else None
         case "domain":
-            return fits(operator, [each.lower() for each in operands], person.email.split("@")[1]) if person.email else None
+            return fits(operator, [each.lower() for each in operands], user.email.split("@")[1]) if user.email else None
         case "user":
-            return is_user(operands, person)
+            return is_user(operands, user)
         case "groups":
-            return some([*(fits(operator, operands, group) for group in person.all_groups()), None if person.is_in_others() else False])
+            return some([*(fits(operator, operands, group) for group in user.all_groups()), None if user.is_in_others() else False])
         case "claim":
-            return claim(operator, operands, argument, person)
+            return claim(operator, operands, argument, user)
         case "acr":
-            values = listed_values(person.claims.get("acr"))
+            values = listed_values(user.claims.get("acr"))
             return values[0] in operands if len(values) == 1 and isinstance(values[0], str) else None
         case "granted":
-            return person.is_granted
+            return user.is_granted
         case "session_age":
-            return age(operator, operands[0], asked.now - person.issued) if person.issued > 0 and person.issued <= asked.now + 60 else None
+            return age(operator, operands[0], request.now - user.issued) if user.issued > 0 and user.issued <= request.now + 60 else None
         case "source_ip":
-            return any(ipaddress.ip_address(asked.ip) in ipaddress.ip_network(each) for each in operands) if asked.ip else None
+            return any(ipaddress.ip_address(request.ip) in ipaddress.ip_network(each) for each in operands) if request.ip else None
         case "http_method":
-            return asked.method in operands if asked.method else None
+            return request.method in operands if request.method else None
         case "http_path":
-            return path(operator, operands, asked.path)
+            return path(operator, operands, request.path)
         case "http_header":
-            return header(operator, operands, argument.lower(), asked.headers)
+            return header(operator, operands, argument.lower(), request.headers)
         case "client_certificate":
-            return certificate(operator, operands, asked)
+            return certificate(operator, operands, request)
         case _:
-            return moment(name, operator, operands, datetime.fromtimestamp(asked.now, zone))
+            return moment(name, operator, operands, datetime.fromtimestamp(request.now, zone))
 
 
 def fits(operator: str, operands: list[str], text: str) -> bool:
@@ -185,13 +185,13 @@ def fits(operator: str, operands: list[str], text: str) -> bool:
     return any(tests[operator](text, operand) for operand in operands)
 
 
-def is_user(operands: list[str], person: Person) -> bool | None:
-    if f"{person.provider}/{person.subject}" in operands or (person.subject in operands and "@" not in person.subject):
+def is_user(operands: list[str], user: ReferenceUser) -> bool | None:
+    if f"{user.provider}/{user.subject}" in operands or (user.subject in operands and "@" not in user.subject):
         return True
     addresses = [each.lower() for each in operands if "@" in each and "/" not in each]
-    if person.email and person.email in addresses:
+    if user.email and user.email in addresses:
         return True
-    return None if addresses and not person.email else False
+    return None if addresses and not user.email else False
 
 
 def same(one: Any, other: Any) -> bool:
@@ -235,10 +235,10 @@ def holds_nothing(value: Any) -> bool:
     return all(each in (None, {}, []) for each in listed_values(value))
 
 
-def claim(operator: str, operands: list[Any], path: str, person: Person) -> bool | None:
-    value = found(person.claims, path)
+def claim(operator: str, operands: list[Any], path: str, user: ReferenceUser) -> bool | None:
+    value = found(user.claims, path)
     if operator == "exists" and value is ABSENT:
-        return None if names_another(person.claims, path) else not operands[0]
+        return None if names_another(user.claims, path) else not operands[0]
     if operator == "exists":
         return None if holds_nothing(value) else operands[0]
     if value is ABSENT or holds_nothing(value):
@@ -257,9 +257,9 @@ def age(operator: str, limit: str, seconds: float) -> bool:
     return max(seconds, 0) <= length if operator == "at_most" else max(seconds, 0) >= length
 
 
-def path(operator: str, operands: list[str], asked: str) -> bool | None:
+def path(operator: str, operands: list[str], target: str) -> bool | None:
     """Evaluate a path condition: true if it is true for the interpretation of every server."""
-    answers = {fits(operator, operands, each) for each in (asked, *(served(reader, asked) for reader in READERS.values())) if each}
+    answers = {fits(operator, operands, each) for each in (target, *(served(reader, target) for reader in READERS.values())) if each}
     return answers.pop() if len(answers) == 1 else None
 
 
@@ -270,12 +270,12 @@ def header(operator: str, operands: list[Any], name: str, headers: list[tuple[st
     return fits(operator, operands, values[0]) if len(values) == 1 else None
 
 
-def certificate(operator: str, operands: list[str], asked: Asked) -> bool | None:
-    if asked.certificate is None:
+def certificate(operator: str, operands: list[str], request: ReferenceRequest) -> bool | None:
+    if request.certificate is None:
         return None
     if operator == "fingerprint":
-        return hashlib.sha256(asked.certificate).hexdigest() in [each.replace(":", "").lower() for each in operands]
-    return base64.b64encode(hashlib.sha256(asked.public_key).digest()).decode() in operands
+        return hashlib.sha256(request.certificate).hexdigest() in [each.replace(":", "").lower() for each in operands]
+    return base64.b64encode(hashlib.sha256(request.public_key).digest()).decode() in operands
 
 
 def moment(name: str, operator: str, operands: list[str], here: datetime) -> bool:

@@ -17,7 +17,7 @@ import psycopg
 from tests.support.children import Child, clean_environment, free_port
 
 
-def _program(name: str) -> str:
+def _binary(name: str) -> str:
     found = shutil.which(name) or max(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), default=None)
     assert found, f"{name} is missing: install PostgreSQL"
     return found
@@ -49,7 +49,7 @@ def _never_started() -> str:
     directory = _directory()
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     data = str(directory / "data")
-    _run(_program("initdb"), "-D", data, "-U", "gate", "-A", "trust", "-E", "UTF8", "-N", "--locale-provider=icu", "--icu-locale=en")
+    _run(_binary("initdb"), "-D", data, "-U", "gate", "-A", "trust", "-E", "UTF8", "-N", "--locale-provider=icu", "--icu-locale=en")
     return data
 
 
@@ -62,7 +62,7 @@ class PostgresServer:
         data = str(self.directory / "data")
         _run("cp", "--archive", _never_started(), data)
         settings = ["fsync=off", "listen_addresses=127.0.0.1", "unix_socket_directories="]
-        self._command = [_program("postgres"), "-D", data, "-p", str(self.port), *(part for one in settings for part in ("-c", one))]
+        self._command = [_binary("postgres"), "-D", data, "-p", str(self.port), *(part for one in settings for part in ("-c", one))]
         self.child = self._start()
 
     def _start(self) -> Child:
@@ -74,12 +74,12 @@ class PostgresServer:
     def url(self) -> str:
         return f"postgresql://gate@127.0.0.1:{self.port}/postgres"
 
-    def let_files_end_at(self, size: int | None) -> None:
+    def limit_file_size(self, size: int | None) -> None:
         """Simulate a full disk: writes beyond this size of a file fail, also for new connections; None removes the limit."""
         server = self.child.process.pid
-        begun = Path(f"/proc/{server}/task/{server}/children").read_text().split()
-        for process in (str(server), *begun):
-            limit = _as_its_user(_program("prlimit"), "--pid", process, f"--fsize={'unlimited' if size is None else size}:")
+        children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+        for process in (str(server), *children):
+            limit = _as_its_user(_binary("prlimit"), "--pid", process, f"--fsize={'unlimited' if size is None else size}:")
             done = subprocess.run(limit, env=clean_environment(), cwd="/", capture_output=True, text=True, timeout=20)
             assert done.returncode == 0 or not Path(f"/proc/{process}").exists(), done.stderr
 

@@ -16,49 +16,45 @@ from proxy.planes.embedded import EmbeddedDataPlane
 from proxy.planes.open_streams import OpenStreams
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.planes.shared_resources import SharedResources
-from tests.support.asgi import Answer, body_of, incoming_from
+from tests.support.asgi import Answer, chunked_receive, incoming_from
 from tests.support.options import make_options
-from tests.support.upstream import CanaryUpstream
+from tests.support.upstream import RawUpstream
 
 
 @dataclass
 class Proxied:
     """Data plane under test: `ask` sends one request; `canary.requests` contains those that reached the upstream."""
 
-    canary: CanaryUpstream
+    canary: RawUpstream
     broker: MemoryStore
     options: Options
     plane: EmbeddedDataPlane
     streams: OpenStreams
     seen: list[tuple[str, float, str]]
     decisions: DecisionLog
-    kept: list[DecisionLogEntry]
+    entries: list[DecisionLogEntry]
 
-    async def ask(self, url: str, *body: bytes, **scope: Any) -> Answer:
+    async def send(self, url: str, *body: bytes, **scope: Any) -> Answer:
         answer = Answer()
-        await self.plane(incoming_from(url, **scope), body_of(*body), answer.send)
+        await self.plane(incoming_from(url, **scope), chunked_receive(*body), answer.send)
         return answer
 
 
 @asynccontextmanager
-async def proxied(
-    directory: Path, *routes: dict[str, Any], canary: CanaryUpstream | None = None, **settings: Any
-) -> AsyncIterator[Proxied]:
+async def proxied(directory: Path, *routes: dict[str, Any], canary: RawUpstream | None = None, **settings: Any) -> AsyncIterator[Proxied]:
     """Build a data plane for these routes. `to` defaults to the raw upstream, `from` to https://app.example.com."""
-    async with canary or CanaryUpstream() as upstream:
+    async with canary or RawUpstream() as upstream:
         policy = [{"from": "https://app.example.com", **({} if "redirect" in route else {"to": upstream.url}), **route} for route in routes]
         options = make_options(directory, insecure_server=True, policy=policy, **settings)
         broker = MemoryStore()
         authorize = AuthorizeService(options, Replica(broker), SigningKey.from_options(options))
         seen: list[tuple[str, float, str]] = []
-        kept: list[DecisionLogEntry] = []
-        decisions = DecisionLog(lambda entries: kept.extend(judged for judged, _ in entries), chance=lambda: 1.0)
+        recorded: list[DecisionLogEntry] = []
+        decisions = DecisionLog(lambda entries: recorded.extend(entry for entry, _ in entries), chance=lambda: 1.0)
         decisions.configure(options, "c0ffee")
-        resources = SharedResources(
-            on_session_activity=lambda *who_when_where: seen.append(who_when_where), decisions=decisions, broker=broker
-        )
+        resources = SharedResources(on_session_activity=lambda *activity: seen.append(activity), decisions=decisions, broker=broker)
         try:
             plane = EmbeddedDataPlane(options, AuthorizationPipeline(options, authorize, resources), resources)
-            yield Proxied(upstream, broker, options, plane, resources.streams, seen, decisions, kept)
+            yield Proxied(upstream, broker, options, plane, resources.streams, seen, decisions, recorded)
         finally:
             await resources.client.close()

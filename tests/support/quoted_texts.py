@@ -9,7 +9,7 @@ from tests.support.children import ROOT
 from tests.support.log_events import PACKAGES, log_events
 from tests.support.source_trees import parsed
 
-MIN_WORDS = 5
+MIN_TERMS = 5
 
 
 def quotes_in(source: str) -> Iterator[tuple[int, str]]:
@@ -32,9 +32,9 @@ def _strings(source: str) -> Iterator[tuple[int, str]]:
 
 
 def _runs(text: str) -> Iterator[str]:
-    words = text.split()
-    for start in range(len(words) - MIN_WORDS + 1):
-        yield " ".join(words[start : start + MIN_WORDS])
+    terms = text.split()
+    for start in range(len(terms) - MIN_TERMS + 1):
+        yield " ".join(terms[start : start + MIN_TERMS])
 
 
 @cache

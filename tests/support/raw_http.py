@@ -141,7 +141,7 @@ class RawClient:
         self._buffer += data
 
 
-def ask(port: int, data: bytes, method: str = "GET") -> tuple[RawResponse, bool]:
+def exchange(port: int, data: bytes, method: str = "GET") -> tuple[RawResponse, bool]:
     """Send on a new connection; return the response, and whether the server closed after it."""
     with RawClient(port) as client:
         response = client.send(data).response(method)

@@ -33,7 +33,7 @@ class RawHttp2Client:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def ask(
+    def request(
         self,
         method: str,
         target: str,

@@ -64,11 +64,11 @@ class RedisServer:
     def go_on(self) -> None:
         self.child.process.send_signal(signal.SIGCONT)
 
-    def command(self, *words: str) -> str:
+    def command(self, *arguments: str) -> str:
         """Return the output of redis-cli."""
-        command = ["redis-cli", "-h", "localhost", "-p", str(self.port), *self._tls_of_cli(), *words]
+        command = ["redis-cli", "-h", "localhost", "-p", str(self.port), *self._tls_of_cli(), *arguments]
         done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, timeout=10)
-        assert done.returncode == 0, f"redis-cli {words}: {done.stdout}{done.stderr}"
+        assert done.returncode == 0, f"redis-cli {arguments}: {done.stdout}{done.stderr}"
         return done.stdout.strip()
 
     def _tls_of_cli(self) -> list[str]:

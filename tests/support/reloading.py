@@ -10,7 +10,7 @@ import yaml
 from tests.support.gate import RunningGate
 
 RELOADED = "configuration reloaded"
-_TAKES_TIME, _TAKEN = "waiting for envoy to apply clusters", "envoy configuration applied"
+_TAKES_TIME, _ACCEPTED = "waiting for envoy to apply clusters", "envoy configuration applied"
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -25,7 +25,7 @@ def rewrite(path: Path, **changes: object) -> None:
 
 
 @contextmanager
-def hears(gate: RunningGate, event: str) -> Iterator[list[dict[str, Any]]]:
+def wait_for_event(gate: RunningGate, event: str) -> Iterator[list[dict[str, Any]]]:
     """Wait for a log event that the body causes. Afterwards the list contains all events of that name since the start."""
     found: list[dict[str, Any]] = []
     before = len(gate.log)
@@ -37,10 +37,10 @@ def hears(gate: RunningGate, event: str) -> Iterator[list[dict[str, Any]]]:
 def reload(gate: RunningGate, **changes: object) -> None:
     """Reload and wait until the configuration is in force, also in an Envoy."""
     before = len(gate.log)
-    with hears(gate, RELOADED):
+    with wait_for_event(gate, RELOADED):
         rewrite(gate.config_file, **changes)
     events = [entry["event"] for entry in gate.log]
     if _TAKES_TIME in events[before:]:
         # After that line, because Envoy may just have accepted an earlier version.
-        begun = len(events) - events[::-1].index(_TAKES_TIME)
-        gate.child.wait_for(lambda: any(entry["event"] == _TAKEN for entry in gate.log[begun:]), f"{_TAKEN!r}")
+        started = len(events) - events[::-1].index(_TAKES_TIME)
+        gate.child.wait_for(lambda: any(entry["event"] == _ACCEPTED for entry in gate.log[started:]), f"{_ACCEPTED!r}")

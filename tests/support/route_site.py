@@ -17,7 +17,7 @@ from foundation.crypto.signing_key import SigningKey
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.planes.shared_resources import SharedResources
 from proxy.service import ProxyService
-from tests.support.asgi import Answer, body_of, incoming_from
+from tests.support.asgi import Answer, chunked_receive, incoming_from
 from tests.support.options import make_options
 
 ROUTES = [
@@ -66,7 +66,7 @@ class RouteSite:
             incoming=incoming,
             request_id=incoming.request_id,
         )
-        await self._django_pages({**incoming.scope, "path": incoming.request.path, "gate": gate}, body_of(), answer.send)
+        await self._django_pages({**incoming.scope, "path": incoming.request.path, "gate": gate}, chunked_receive(), answer.send)
         return answer
 
 

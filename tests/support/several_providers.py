@@ -14,14 +14,14 @@ WITHOUT = dict.fromkeys(("idp_provider", "idp_provider_url", "idp_client_id", "i
 
 def entry(id: str, idp: FakeIdP, **more: Any) -> dict[str, Any]:
     """Return an entry of `identity_providers` that is authoritative for its domain."""
-    said = {"provider": "oidc", "url": idp.issuer, "client_id": CLIENT_ID, "client_secret": CLIENT_SECRET, "domains": [f"{id}.example"]}
-    return {"id": id, "title": id.title(), **said, **more}
+    settings = {"provider": "oidc", "url": idp.issuer, "client_id": CLIENT_ID, "client_secret": CLIENT_SECRET, "domains": [f"{id}.example"]}
+    return {"id": id, "title": id.title(), **settings, **more}
 
 
 def several(*ids: str) -> dict[str, Any]:
     """Return settings of providers that are never contacted."""
-    said = {"provider": "oidc", "client_id": CLIENT_ID, "client_secret": CLIENT_SECRET}
-    entries = [{"id": id, "url": f"https://idp.{id}.example", "domains": [f"{id}.example"], **said} for id in ids]
+    settings = {"provider": "oidc", "client_id": CLIENT_ID, "client_secret": CLIENT_SECRET}
+    entries = [{"id": id, "url": f"https://idp.{id}.example", "domains": [f"{id}.example"], **settings} for id in ids]
     return {**dict.fromkeys(PLACEHOLDERS), "identity_providers": entries}
 
 

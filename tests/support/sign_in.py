@@ -53,13 +53,13 @@ class Browser:
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
-    def sign_in(self, url: str, person: str) -> httpx.Response:
+    def sign_in(self, url: str, username: str) -> httpx.Response:
         """Open `url`, sign in as `person` at the provider, and return the final response of `url`, with any status.
 
         Raises SignInFailed if the sign-in ends elsewhere.
         """
         response = self.follow(url)
-        if form := _picking_form(response.text, person):
+        if form := _picking_form(response.text, username):
             action, data = form
             response = self.follow(urljoin(self.steps[-1].url, action), method="POST", data=data)
         if urlsplit(self.steps[-1].url).netloc != urlsplit(url).netloc:
@@ -117,16 +117,16 @@ def _context(authority: str | None) -> ssl.SSLContext:
     return context
 
 
-def _picking_form(page: str, person: str) -> tuple[str, dict[str, str]] | None:
+def _picking_form(page: str, username: str) -> tuple[str, dict[str, str]] | None:
     """Return (action, fields) of the form on the provider's page that signs `person` in: a button with that value, or a field `sub`."""
     forms = [(_attributes(form["attributes"]).get("action", ""), _controls(form["content"])) for form in _FORM.finditer(page)]
     for action, controls in forms:
-        if any(control.get("value") == person for control in controls):
+        if any(control.get("value") == username for control in controls):
             hidden = {control["name"]: control.get("value", "") for control in controls if control.get("type") == "hidden"}
-            return action, {**hidden, "sub": person}
+            return action, {**hidden, "sub": username}
     for action, controls in forms:
         if any(control.get("name") == "sub" for control in controls):
-            return action, {"sub": person}
+            return action, {"sub": username}
     return None
 
 

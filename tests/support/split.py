@@ -14,7 +14,7 @@ import yaml
 
 from tests.support.certs import certificate_files
 from tests.support.children import Child, free_port
-from tests.support.prepared import manage
+from tests.support.fork_server import manage
 from tests.support.redis_server import RedisServer
 from tests.support.reloading import replace
 

@@ -11,9 +11,9 @@ from databroker.store.database import DatabaseStore
 from databroker.store.memory import MemoryStore
 from databroker.store.sealed import SealedStore
 from gateproject.settings import _postgresql
+from tests.support.fork_server import manage
 from tests.support.options import make_options
 from tests.support.postgresql import PostgresServer
-from tests.support.prepared import manage
 
 Opener = Callable[[Callable[[], float]], StoreBackend]
 

@@ -22,7 +22,7 @@ class Terminal:
             os.chdir(ROOT)
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # SIGINT is ignored in background processes of a shell
             os.execve(sys.executable, [sys.executable, *map(str, command)], clean_environment(PYTHONUNBUFFERED="1"))
-        self.shown = ""
+        self.screen = ""
         self._answered = 0
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -35,23 +35,23 @@ class Terminal:
                 return
             if not got:
                 return
-            self.shown += decoder.decode(got)
+            self.screen += decoder.decode(got)
 
     def answer(self, question: str, answer: str = "") -> None:
         """Wait until the program has written `question` since the last line, then type a line."""
 
         def waits() -> bool:
-            return question in self.shown[self._answered :] and self.shown.endswith((": ", "? ", "] ", ". "))
+            return question in self.screen[self._answered :] and self.screen.endswith((": ", "? ", "] ", ". "))
 
         try:
             wait_until(waits, question, 30)
         except AssertionError as error:
-            raise AssertionError(f"{question} is not in {self.shown[-600:]!r}") from error
-        self._answered = len(self.shown)
+            raise AssertionError(f"{question} is not in {self.screen[-600:]!r}") from error
+        self._answered = len(self.screen)
         os.write(self._terminal, answer.encode() + b"\n")
 
     def sees(self, text: str, times: int = 1) -> None:
-        wait_until(lambda: self.shown.count(text) >= times, f"{text} {times} times in {self.shown[-600:]!r}", 30)
+        wait_until(lambda: self.screen.count(text) >= times, f"{text} {times} times in {self.screen[-600:]!r}", 30)
 
     def interrupt(self) -> None:
         """Press Ctrl-C."""

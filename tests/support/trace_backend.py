@@ -43,7 +43,7 @@ class EnvoyRequestHead:
 
 
 @dataclass(frozen=True)
-class Taken:
+class ReceivedSpan:
     method: str
     path: str
     headers: dict[str, str]
@@ -57,7 +57,7 @@ class TraceBackend:
         self.status = status
         self.is_slow = threading.Event()
         self.go_on = threading.Event()
-        self.taken: list[Taken] = []
+        self.received: list[ReceivedSpan] = []
         backend = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -65,7 +65,9 @@ class TraceBackend:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 if backend.is_slow.is_set():
                     backend.go_on.wait(60)
-                backend.taken.append(Taken(self.command, self.path, {name.lower(): value for name, value in self.headers.items()}, body))
+                backend.received.append(
+                    ReceivedSpan(self.command, self.path, {name.lower(): value for name, value in self.headers.items()}, body)
+                )
                 self.send_response(backend.status)
                 self.send_header("Content-Length", "0")
                 if 300 <= backend.status < 400:
@@ -89,7 +91,7 @@ class TraceBackend:
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
 
     def spans(self) -> list[EnvoyRequestHead]:
-        return [span for taken in list(self.taken) for span in READERS[taken.headers["content-type"]](taken.body)]
+        return [span for taken in list(self.received) for span in READERS[taken.headers["content-type"]](taken.body)]
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -130,28 +132,30 @@ def until(
 ) -> list[EnvoyRequestHead]:
     """Return the received spans as soon as there are enough."""
     deadline = time.monotonic() + seconds
-    while not found(told := spans()):
-        assert time.monotonic() < deadline, f"the back-end received only {[(span.name, span.tags) for span in told]}"
+    while not found(received := spans()):
+        assert time.monotonic() < deadline, f"the back-end received only {[(span.name, span.tags) for span in received]}"
         time.sleep(0.05)
-    return told
+    return received
 
 
 def read_zipkin(spans: list[dict[str, Any]]) -> list[EnvoyRequestHead]:
     """Parse spans by https://zipkin.io/zipkin-api/: ids are hexadecimal, times in microseconds, tags are strings."""
-    told = []
+    found = []
     for span in spans:
         assert isinstance(span["timestamp"], int)
         assert span["duration"] >= 1
         assert all(isinstance(value, str) for value in span["tags"].values())
         ids = (int(span["traceId"], 16), int(span["id"], 16), int(span.get("parentId", "0"), 16))
         kind = span.get("kind", "INTERNAL").lower()
-        told.append(EnvoyRequestHead(span["localEndpoint"]["serviceName"], span["name"], *ids, kind, "error" in span["tags"], span["tags"]))
-    return told
+        found.append(
+            EnvoyRequestHead(span["localEndpoint"]["serviceName"], span["name"], *ids, kind, "error" in span["tags"], span["tags"])
+        )
+    return found
 
 
 def read_datadog(body: bytes) -> list[EnvoyRequestHead]:
     """Parse spans of the Datadog agent's v0.4: lists of lists of maps, 64-bit ids, strings in `meta` and numbers in `metrics`."""
-    told = []
+    spans = []
     for trace in msgpack.unpackb(body):
         assert len({span["trace_id"] for span in trace}) == 1
         for span in trace:
@@ -162,12 +166,12 @@ def read_datadog(body: bytes) -> list[EnvoyRequestHead]:
             trace_id = int(span["meta"]["_dd.p.tid"], 16) << 64 | span["trace_id"]
             tags = {**span["meta"], **span["metrics"]}
             kind = span["meta"]["span.kind"]
-            told.append(
+            spans.append(
                 EnvoyRequestHead(
                     span["service"], span["resource"], trace_id, span["span_id"], span["parent_id"], kind, bool(span["error"]), tags
                 )
             )
-    return told
+    return spans
 
 
 def read_thrift(body: bytes) -> list[EnvoyRequestHead]:
@@ -187,14 +191,14 @@ def read_datagram(datagram: bytes) -> list[EnvoyRequestHead]:
 
 def _read_batch(batch: Any) -> list[EnvoyRequestHead]:
     batch.validate()
-    told = []
+    spans = []
     for span in batch.spans:
         tags = {tag.key: {0: tag.vStr, 1: tag.vDouble, 2: tag.vBool, 3: tag.vLong}[tag.vType] for tag in span.tags}
         assert span.flags == 1
         ids = (_unsigned(span.traceIdHigh) << 64 | _unsigned(span.traceIdLow), _unsigned(span.spanId), _unsigned(span.parentSpanId))
         kind = tags.pop("span.kind", "internal")
-        told.append(EnvoyRequestHead(batch.process.serviceName, span.operationName, *ids, kind, tags.get("error", False), tags))
-    return told
+        spans.append(EnvoyRequestHead(batch.process.serviceName, span.operationName, *ids, kind, tags.get("error", False), tags))
+    return spans
 
 
 def _unsigned(value: int) -> int:
@@ -203,15 +207,15 @@ def _unsigned(value: int) -> int:
 
 def read_otlp(document: dict[str, Any]) -> list[EnvoyRequestHead]:
     """Parse the JSON of OTLP/HTTP: https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding."""
-    told = []
+    spans = []
     for resource in document["resourceSpans"]:
         service = _values(resource["resource"]["attributes"])["service.name"]
         for span in (span for scope in resource["scopeSpans"] for span in scope["spans"]):
             ids = tuple(int(span.get(name) or "0", 16) for name in ("traceId", "spanId", "parentSpanId"))
             kind = {1: "internal", 2: "server", 3: "client"}[span["kind"]]
             is_error = span.get("status", {}).get("code") == 2
-            told.append(EnvoyRequestHead(service, span["name"], *ids, kind, is_error, _values(span.get("attributes", []))))
-    return told
+            spans.append(EnvoyRequestHead(service, span["name"], *ids, kind, is_error, _values(span.get("attributes", []))))
+    return spans
 
 
 def _values(attributes: list[dict[str, Any]]) -> dict[str, Any]:

@@ -54,17 +54,17 @@ class Traefik:
         forward_auth = self.http["middlewares"]["gate"]["forwardAuth"]
         assert forward_auth["trustForwardHeader"] is False
         address = urlsplit(forward_auth["address"])
-        asked = [pair for pair in headers if pair[0].lower() not in NOT_COPIED]
+        sent = [pair for pair in headers if pair[0].lower() not in NOT_COPIED]
         host = next(value for name, value in headers if name.lower() == "host")
-        asked += [("X-Forwarded-Method", method), ("X-Forwarded-Proto", "https"), ("X-Forwarded-Host", host)]
-        asked += [("X-Forwarded-Uri", target), ("X-Forwarded-For", client)]
-        status, told, body = _exchange("GET", f"127.0.0.1:{address.port}", address.path, [("Host", address.netloc), *asked], b"")
+        sent += [("X-Forwarded-Method", method), ("X-Forwarded-Proto", "https"), ("X-Forwarded-Host", host)]
+        sent += [("X-Forwarded-Uri", target), ("X-Forwarded-For", client)]
+        status, received, body = _exchange("GET", f"127.0.0.1:{address.port}", address.path, [("Host", address.netloc), *sent], b"")
         copied = [name.lower() for name in forward_auth["authResponseHeaders"]]
         cleaned = self.http["middlewares"]["cleaned"]["headers"]["customRequestHeaders"]
         assert not any(cleaned.values())
         replaced = {*copied, *(name.lower() for name in cleaned)}
-        kept = [pair for pair in headers if pair[0].lower() not in replaced]
-        return status, told, body, kept + [pair for pair in told if pair[0].lower() in copied]
+        retained = [pair for pair in headers if pair[0].lower() not in replaced]
+        return status, received, body, retained + [pair for pair in received if pair[0].lower() in copied]
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         traefik = self
@@ -74,8 +74,8 @@ class Traefik:
             disable_nagle_algorithm = True
 
             def answer(self) -> None:
-                given = _pairs(self.headers)
-                headers = [pair for pair in given if pair[0].lower() not in FORWARDED]
+                headers_received = _pairs(self.headers)
+                headers = [pair for pair in headers_received if pair[0].lower() not in FORWARDED]
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 router = traefik.router(self.headers.get("Host", "").partition(":")[0].lower(), self.path.partition("?")[0])
                 if len(self.headers.get_all("Host", [])) != 1:  # like Go's net/http
@@ -85,9 +85,9 @@ class Traefik:
                     self.reply(404, [], b"404 page not found\n")
                     return
                 if router.get("middlewares"):
-                    status, told, said, headers = traefik.permission(self.command, self.path, headers, self.client_address[0])
+                    status, received, reply, headers = traefik.permission(self.command, self.path, headers, self.client_address[0])
                     if not 200 <= status < 300:
-                        self.reply(status, told, said)
+                        self.reply(status, received, reply)
                         return
                 url = traefik.http["services"][router["service"]]["loadBalancer"]["servers"][0]["url"]
                 headers = [pair for pair in headers if pair[0].lower() not in NOT_COPIED - {"host"}]

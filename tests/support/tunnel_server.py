@@ -12,10 +12,10 @@ from OpenSSL import SSL
 from foundation.values import Url
 from tests.support.certs import certificate_files
 
-Script = Callable[["Spoken"], None]
+Script = Callable[["ServerConnection"], None]
 
 
-class Spoken:
+class ServerConnection:
     """One connection; `head` is the request head."""
 
     def __init__(self, tls: SSL.Connection):
@@ -24,10 +24,10 @@ class Spoken:
         while not self.head.endswith(b"\r\n\r\n"):
             self.head += self._tls.recv(1)
 
-    def say(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
         self._tls.sendall(data)
 
-    def hear(self) -> bytes:
+    def receive(self) -> bytes:
         """Receive data; empty after the other side has closed its direction."""
         try:
             return self._tls.recv(65536)
@@ -71,7 +71,7 @@ class TunnelServer:
         tls = SSL.Connection(self._server, accepted)
         tls.set_accept_state()
         with contextlib.suppress(SSL.Error, OSError), accepted:
-            spoken = Spoken(tls)
+            spoken = ServerConnection(tls)
             self.heads.append(spoken.head)
             self._script(spoken)
             with contextlib.suppress(SSL.Error):

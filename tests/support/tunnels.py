@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, quote, urljoin, urlsplit
 import httpx
 from OpenSSL import SSL
 
-from tests.support.development_provider import pick_person
+from tests.support.development_provider import pick_user
 from tests.support.gate import follow
 from tests.support.raw_http import WAIT, Broken, RawClient
 
@@ -71,13 +71,13 @@ class TunnelClient(RawClient):
         self._buffer += data
 
 
-async def token_of(client: httpx.AsyncClient, pages: str, sub: str) -> str:
+async def obtain_token(client: httpx.AsyncClient, pages: str, sub: str) -> str:
     """Return a token by programmatic login. `pages` is the browser origin of the host; `client` has the user's cookies."""
     answer = await client.get(f"{pages}/.gate/api/v1/login?gate_redirect_uri={quote(NOWHERE, safe='')}")
     assert answer.status_code == 200, answer.text
     page = await follow(client, await client.get(answer.text))
     if "/.gate/program" not in str(page.url):
-        page = await follow(client, await pick_person(client, page, sub))
+        page = await follow(client, await pick_user(client, page, sub))
     agreed = await agree(client, page)
     while not (location := urljoin(str(agreed.url), agreed.headers["location"])).startswith(NOWHERE):
         agreed = await client.get(location)

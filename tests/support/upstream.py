@@ -21,7 +21,7 @@ from tests.support.websockets import accept_for
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-Script = Callable[["Conversation"], Awaitable[None]]
+Script = Callable[["Exchange"], Awaitable[None]]
 WAIT = 15.0  # seconds; only a failing test waits that long
 
 _CLOSED = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
@@ -54,7 +54,7 @@ class ReceivedRequest:
         return [value for candidate, value in self.headers if _fold(candidate) == _fold(name)]
 
 
-class Conversation:
+class Exchange:
     """One connection on the upstream's side."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
@@ -102,7 +102,7 @@ class Conversation:
         return body
 
 
-class CanaryUpstream:
+class RawUpstream:
     """Raw upstream: sends `answer` to every request, or runs `script` on each connection. Without `port` it uses a free one."""
 
     def __init__(self, answer: bytes = OK, *, script: Script | None = None, tls: ssl.SSLContext | None = None, port: int = 0):
@@ -113,7 +113,7 @@ class CanaryUpstream:
         self._is_closed = False
         self.port = port
 
-    async def __aenter__(self) -> "CanaryUpstream":
+    async def __aenter__(self) -> "RawUpstream":
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
@@ -133,7 +133,7 @@ class CanaryUpstream:
         self.connections += 1
         task = asyncio.current_task()
         self._tasks.add(task)
-        conversation = Conversation(reader, writer)
+        conversation = Exchange(reader, writer)
         try:
             await self._script(conversation)
         except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
@@ -142,7 +142,7 @@ class CanaryUpstream:
             self._tasks.discard(task)
             conversation.reset()
 
-    async def _answer_each(self, conversation: Conversation) -> None:
+    async def _answer_each(self, conversation: Exchange) -> None:
         while True:
             self.requests.append(await conversation.request())
             await conversation.send(self._answer)
@@ -188,14 +188,14 @@ class SampleUpstream(ThreadedUpstream):
                 content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 if self.command == "POST":
                     upstream.posted.append((self.path, self.headers.get("Content-Type", ""), content))
-                heard = {
+                received = {
                     "method": self.command,
                     "target": self.path,
                     "headers": [[name.lower(), value] for name, value in self.headers.items()],
                     "body": content.decode("latin-1"),
                 }
                 page = upstream.pages.get(self.path)
-                body = json.dumps(heard).encode() if page is None else page.encode()
+                body = json.dumps(received).encode() if page is None else page.encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "application/json" if page is None else "text/html; charset=utf-8")
                 self.send_header("Content-Length", str(len(body)))

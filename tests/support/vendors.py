@@ -40,7 +40,7 @@ class Vendor:
     email: str = ALICE
     can_refresh: bool = True
     can_revoke: bool = True
-    tells_strangers: bool = True
+    rejects_foreign_tokens: bool = True
 
 
 class Emulators:
@@ -92,7 +92,7 @@ class OktaAdministration:
         self.close()
 
 
-async def pick_in_form(authorization_url: str, person: str = "alice") -> str:
+async def pick_in_form(authorization_url: str, username: str = "alice") -> str:
     """Open the page, press the user's button, and follow until the provider redirects the browser away."""
     async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
         response = await client.get(authorization_url)
@@ -105,15 +105,15 @@ async def pick_in_form(authorization_url: str, person: str = "alice") -> str:
                 response = await client.get(url)
             else:
                 assert response.status_code == 200, response.text
-                action, fields = _form_of(response.text, person)
+                action, fields = _find_form(response.text, username)
                 response = await client.post(urljoin(str(response.url), action), data=fields)
     raise AssertionError(f"the provider did not come to an end: {response.url}")
 
 
-def _form_of(page: str, person: str) -> tuple[str, dict[str, str]]:
+def _find_form(page: str, username: str) -> tuple[str, dict[str, str]]:
     for match in _FORM.finditer(page):
-        if person in match[2]:
+        if username in match[2]:
             fields = {html.unescape(name): html.unescape(value) for name, value in _FIELD.findall(match[2])}
             return html.unescape(match[1]), fields
-    assert f'value="{person}"' in page, f"nobody to pick: {page}"
-    return "", {"sub": person}  # the minimal interaction of oidc_provider/server.mjs
+    assert f'value="{username}"' in page, f"nobody to pick: {page}"
+    return "", {"sub": username}  # the minimal interaction of oidc_provider/server.mjs

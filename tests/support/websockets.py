@@ -98,7 +98,7 @@ class RawWebSocket(RawClient):
     def frame(self) -> Frame:
         return read_frame(self.exactly)
 
-    def say(self, opcode: int, payload: bytes = b"", **more) -> None:
+    def send_frame(self, opcode: int, payload: bytes = b"", **more) -> None:
         self.send(from_client(opcode, payload, **more))
 
 
@@ -118,7 +118,7 @@ class SocketUpstream:
     def __init__(self) -> None:
         upstream = self
         self.heads: list[bytes] = []
-        self.heard: list[bytes] = []
+        self.received: list[bytes] = []
         self.sent = 0
 
         class Handler(socketserver.BaseRequestHandler):
@@ -147,18 +147,18 @@ class SocketUpstream:
 
     def forget(self) -> None:
         self.heads.clear()
-        self.heard.clear()
+        self.received.clear()
         self.sent = 0
 
     def frames(self) -> list[Frame]:
         """Return the frames that the last connection received."""
-        return frames_in(self.heard[-1]) if self.heard else []
+        return frames_in(self.received[-1]) if self.received else []
 
     def _converse(self, client: _Conversation) -> None:
         head = client._until(b"\r\n\r\n")
         self.heads.append(head)
         number = len(self.heads) - 1
-        self.heard.append(b"")
+        self.received.append(b"")
         path = head.split(b" ")[1].decode()
         key = next((line.split(b": ")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key")), b"")
         client.send(self._answer(path, accept_for(key)))
@@ -167,26 +167,26 @@ class SocketUpstream:
     def _answer(self, path: str, accept: bytes) -> bytes:
         switching = b"HTTP/1.1 101 Switching Protocols\r\n"
         upgrade = b"Upgrade: websocket\r\nConnection: Upgrade\r\n"
-        good = switching + upgrade + b"Sec-WebSocket-Accept: " + accept + b"\r\n"
+        valid = switching + upgrade + b"Sec-WebSocket-Accept: " + accept + b"\r\n"
         answers = {
             "/wrong-accept": switching + upgrade + b"Sec-WebSocket-Accept: AAAAAAAAAAAAAAAAAAAAAAAAAAA=\r\n\r\n",
             "/no-accept": switching + upgrade + b"\r\n",
             "/no-upgrade": switching + b"Connection: Upgrade\r\nSec-WebSocket-Accept: " + accept + b"\r\n\r\n",
             "/other-protocol": switching + b"Upgrade: h2c\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " + accept + b"\r\n\r\n",
-            "/unasked-subprotocol": good + b"Sec-WebSocket-Protocol: admin\r\n\r\n",
-            "/unasked-extension": good + b"Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n",
+            "/unasked-subprotocol": valid + b"Sec-WebSocket-Protocol: admin\r\n\r\n",
+            "/unasked-extension": valid + b"Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n",
             "/ok-with-upgrade": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n" + upgrade + b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\nno",
             "/not-here": b"HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 7\r\n\r\nnowhere",
             "/silent": b"",
-            "/cookie": good + b"Set-Cookie: _gate=forged\r\nSet-Cookie: own=1\r\nContent-Length: 5\r\nX-Own: yes\r\n\r\n",
-            "/speaks-first": good + b"\r\n" + from_server(TEXT, b"first"),
+            "/cookie": valid + b"Set-Cookie: _gate=forged\r\nSet-Cookie: own=1\r\nContent-Length: 5\r\nX-Own: yes\r\n\r\n",
+            "/speaks-first": valid + b"\r\n" + from_server(TEXT, b"first"),
         }
-        return answers.get(path.partition("?")[0], good + b"\r\n")
+        return answers.get(path.partition("?")[0], valid + b"\r\n")
 
     def _hold(self, client: _Conversation, number: int) -> None:
         """Read until gate disconnects, without responding to a Close."""
         while data := client.socket.recv(65536):
-            self.heard[number] += data
+            self.received[number] += data
 
     def _polite(self, client: _Conversation, number: int) -> None:
         """Echo, and respond to a Close with the same."""
@@ -211,7 +211,7 @@ class SocketUpstream:
     def _unfinished(self, client: _Conversation, number: int) -> None:
         """Start a frame of 100 bytes, and finish it when data arrives."""
         client.send(bytes((0x82, 100)) + b"a" * 40)
-        self.heard[number] += client.socket.recv(65536)
+        self.received[number] += client.socket.recv(65536)
         client.send(b"b" * 60 + from_server(TEXT, b"after the end"))
         self._hold(client, number)
 

@@ -23,7 +23,7 @@ def processes(gate: RunningGate) -> list[int]:
 
 
 @asynccontextmanager
-async def client_of(gate: RunningGate, worker: int, cookies: httpx.Cookies) -> AsyncIterator[httpx.AsyncClient]:
+async def client_for(gate: RunningGate, worker: int, cookies: httpx.Cookies) -> AsyncIterator[httpx.AsyncClient]:
     """Return a client whose only connection is to this worker."""
     for _ in range(300):
         async with gate.client(cookies=cookies) as client:
@@ -42,7 +42,7 @@ async def on_each(gate: RunningGate, cookies: httpx.Cookies) -> list[int]:
     """Return the status of the application's page from each worker."""
     found = []
     for worker in range(1, WORKERS + 1):
-        async with client_of(gate, worker, cookies) as client:
+        async with client_for(gate, worker, cookies) as client:
             found.append((await client.get(gate.url("app.localhost"), headers=HTML)).status_code)
     return found
 
@@ -53,5 +53,5 @@ def metric(page: str, name: str, **labels: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines if all(f'{key}="{value}"' in line for key, value in labels.items()))
 
 
-def metrics_of(port: int) -> str:
+def metrics_for(port: int) -> str:
     return httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).text

@@ -27,7 +27,7 @@ class EndlessUpstream:
 
     def __init__(self, *, speaks_http2: bool = False, content_type: str = "application/octet-stream") -> None:
         self.open: Counter[str] = Counter()
-        self.begun: Counter[str] = Counter()
+        self.started: Counter[str] = Counter()
         self.more = asyncio.Event()
         self._answer = self._answer_http2 if speaks_http2 else self._answer_http1
         self._content_type = content_type
@@ -60,7 +60,7 @@ class EndlessUpstream:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             path = (await reader.readuntil(b"\r\n\r\n")).split(b" ", 2)[1].decode()
             self.open[path] += 1
-            self.begun[path] += 1
+            self.started[path] += 1
             try:
                 if path == "/events":
                     await self._events(reader, writer)
@@ -159,12 +159,12 @@ class Silent2:
         self.answered = 0
 
     async def __aenter__(self) -> Self:
-        for begun in range(0, self._count, 100):
+        for first in range(0, self._count, 100):
             reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
             connection = H2Connection()
             connection.local_settings[SettingCodes.INITIAL_WINDOW_SIZE] = 0
             connection.initiate_connection()
-            for _ in range(min(100, self._count - begun)):
+            for _ in range(min(100, self._count - first)):
                 connection.send_headers(connection.get_next_available_stream_id(), self._headers, end_stream=True)
             writer.write(connection.data_to_send())
             self._writers.append(writer)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.certs import certificate_files
 from tests.support.children import clean_environment
+from tests.support.fork_server import python
 from tests.support.options import make_options
-from tests.support.prepared import python
 from tests.support.redis_server import RedisServer
 
 USE = """

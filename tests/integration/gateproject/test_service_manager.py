@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from tests.support.children import Child, clean_environment, free_port
+from tests.support.fork_server import manage
 from tests.support.options import MINIMAL
-from tests.support.prepared import manage
 from tests.support.reloading import rewrite
 
 Word = dict[str, str]

@@ -24,8 +24,8 @@ made.without(
 
 inherited = door("authenticate.api.service_accounts_api", "unit/authenticate/api/test_access_requests_api.py")
 inherited.without("who knows a program's secret knows those of what it makes", "create_service_account", omits("secret_viewers"))
-kept = door("databroker.service_account_store", "unit/authenticate/api/test_access_requests_api.py")
-kept.without("who sees a new secret is kept", "ServiceAccounts.rotate", omits("secret_viewers"))
+stored = door("databroker.service_account_store", "unit/authenticate/api/test_access_requests_api.py")
+stored.without("who sees a new secret is kept", "ServiceAccounts.rotate", omits("secret_viewers"))
 vouching = door("authorize.identity.service_account_loader", "unit/authorize/identity/test_service_account_loader.py")
 vouching.without("an end of a maker is noticed", "ServiceAccountLoader._is_current", replaced("known.creators", "()"))
 inherited.without(

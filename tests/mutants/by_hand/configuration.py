@@ -65,13 +65,13 @@ WITHIN = "unit/gateproject/process/test_runtime.py"
 runtime.without("a reload comes after the start", "Runtime._start", replaced("self._reloading", "asyncio.Lock()"), WITHIN)
 reload = door("gateproject.process.reload", WITHIN)
 reload.without("a part that fails undoes nothing", "Reload.apply", replaced("Exception", "ZeroDivisionError"))
-kept_by_envoy = door("proxy.envoy.config_publisher", "unit/proxy/envoy/test_config_publisher.py")
-kept_by_envoy.without(
+envoy_retention = door("proxy.envoy.config_publisher", "unit/proxy/envoy/test_config_publisher.py")
+envoy_retention.without(
     "a configuration that Envoy refused is not sent again",
     "EnvoyConfigPublisher.rollback",
     replaced("self._previous", "(self.options, self._clusters)"),
 )
-kept_by_envoy.without(
+envoy_retention.without(
     "where a body goes that is still coming stays there",
     "EnvoyConfigPublisher._publish_clusters",
     replaced("{**named, **self._retained}", "self._retained"),
@@ -160,8 +160,8 @@ own_health.without(
     "without the store it is not ready", "DataBrokerService.readiness", never("self._has_replica and not replica.is_following")
 )
 
-shown_values = door("config.inspect.redaction", "unit/config/inspect/test_redaction.py")
-shown_values.without("the query of a URL is on no page", "_QUERY", in_text(r"\?.*", r"\??(?!.*)"))
+redaction = door("config.inspect.redaction", "unit/config/inspect/test_redaction.py")
+redaction.without("the query of a URL is on no page", "_QUERY", in_text(r"\?.*", r"\??(?!.*)"))
 
 # Defences of recorded decisions: shadow mode allows nothing, no secret is recorded, only administrators read them.
 
@@ -188,8 +188,8 @@ admin.without(
     replaced("self.admin_site.admin_view(self.explain_view)", "self.explain_view"),
 )
 
-words = door("authorize.timeline.timeline_filters", "unit/authorize/timeline/test_timeline_filters.py")
-words.without("a search has few words", "search", replaced("text.replace('\\x00', '').split()[:MAX_TERMS]", "text.split()"))
+filters = door("authorize.timeline.timeline_filters", "unit/authorize/timeline/test_timeline_filters.py")
+filters.without("a search has few words", "search", replaced("text.replace('\\x00', '').split()[:MAX_TERMS]", "text.split()"))
 
 admin.without(
     "only administrators replay",

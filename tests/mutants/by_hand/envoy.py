@@ -3,12 +3,12 @@
 from tests.mutants.mutant import door, script_door
 from tests.mutants.operations import does, lacks, never, passes, replaced, returns
 
-judge = door("proxy.envoy.ext_authz_server", "unit/proxy/envoy/test_ext_authz_server.py")
-judge.without("no client chooses HTTP/2", "ExtAuthzServer.authorize", replaced("not is_http2", "not incoming.is_grpc", times=3))
-carried = door(
+ext_authz = door("proxy.envoy.ext_authz_server", "unit/proxy/envoy/test_ext_authz_server.py")
+ext_authz.without("no client chooses HTTP/2", "ExtAuthzServer.authorize", replaced("not is_http2", "not incoming.is_grpc", times=3))
+forwarded = door(
     "proxy.envoy.proxied.proxied_request", "unit/proxy/envoy/proxied/test_proxied_request.py", "unit/proxy/envoy/test_ext_authz_server.py"
 )
-carried.without("how it ended is reported", "RequestSummary.ending", returns("TerminationReason.COMPLETE"))
+forwarded.without("how it ended is reported", "RequestSummary.ending", returns("TerminationReason.COMPLETE"))
 known_ones = door(
     "proxy.envoy.proxied.active_requests",
     "unit/proxy/envoy/proxied/test_active_requests.py",
@@ -56,13 +56,15 @@ internal_listener = door("proxy.envoy.internal_listener", "unit/proxy/envoy/test
 
 internal_listener.without("a client that ends is gone", "InternalListener._tunnel", replaced("False", "True"))
 
-judge_filter = door("proxy.envoy.resources.ext_authz_filter", "unit/proxy/envoy/resources/test_ext_authz_filter.py")
-judge_filter.without("Envoy's silence is a refusal", "_ext_authz", passes(failure_mode_allow="True"))
-judge_filter.without("only what gate has marked has a way", "ExtAuthzFilter._upstream_route", replaced("[self._has_secret(), *has]", "has"))
-judge_filter.without("a body that is not whole leads nowhere", "_small_body_route", replaced("NO_CLUSTER", "CLUSTER"))
-judge_filter.without("a body may be silent for as long as gate bears it", "_small_body_route", replaced("read", "flush"))
-judge_filter.without("an answer of gate's frames no request", "_RESPONSE_FRAMING", replaced('"content-le"', '"x-nothing"'))
-judge_filter.without("no header of gate goes to an upstream", "ExtAuthzFilter._upstream_route", lacks("*INTERNAL_HEADERS"))
+ext_authz_filter = door("proxy.envoy.resources.ext_authz_filter", "unit/proxy/envoy/resources/test_ext_authz_filter.py")
+ext_authz_filter.without("Envoy's silence is a refusal", "_ext_authz", passes(failure_mode_allow="True"))
+ext_authz_filter.without(
+    "only what gate has marked has a way", "ExtAuthzFilter._upstream_route", replaced("[self._has_secret(), *has]", "has")
+)
+ext_authz_filter.without("a body that is not whole leads nowhere", "_small_body_route", replaced("NO_CLUSTER", "CLUSTER"))
+ext_authz_filter.without("a body may be silent for as long as gate bears it", "_small_body_route", replaced("read", "flush"))
+ext_authz_filter.without("an answer of gate's frames no request", "_RESPONSE_FRAMING", replaced('"content-le"', '"x-nothing"'))
+ext_authz_filter.without("no header of gate goes to an upstream", "ExtAuthzFilter._upstream_route", lacks("*INTERNAL_HEADERS"))
 listener = door("proxy.envoy.resources.edge_listener", "unit/proxy/envoy/resources/test_edge_listener.py")
 listener.without("no session with a certificate is resumed", "_chain", lacks('"disable_stateless_session_resumption"'))
 listener.without("clients behind a trusted proxy share no connection", "_trusted_proxy_kinds", returns("[]"))

@@ -60,34 +60,34 @@ header_values.without("no blank is lost on the way", "_element", replaced('"%20"
 header_values.without("nor the only element of a list", "header_value", replaced("list | ListedValues", "list"))
 header_values.without("one group can't read as two", "header_value", replaced('_element(item).replace(b",", b"%2C")', "_element(item)"))
 
-WORDS = "contract/test_verdict_matrix.py"
-told_headers = door("authorize.upstream.identity_header_templates", "unit/authorize/upstream/test_identity_header_templates.py")
-told_headers.without(
+MATRIX = "contract/test_verdict_matrix.py"
+template_rendering = door("authorize.upstream.identity_header_templates", "unit/authorize/upstream/test_identity_header_templates.py")
+template_rendering.without(
     "no bare name of another issuer is sent", "IdentityVariables.value", replaced("identity.unqualified_subject", "identity.subject")
 )
-told_headers.without(
+template_rendering.without(
     "an empty claim is none", "_substitute", replaced("(rendered := header_value(value))", "(rendered := header_value(value)) is not None")
 )
 header_templates = door("config.routes.route_identity_headers", "unit/config/routes/test_route_identity_headers.py")
-header_templates.without("only gate sets identity headers", "reserved_headers", returns("()"), WORDS)
-TOLD = ("unit/config/routes/test_route_identity_headers.py", "unit/proxy/test_route_forwarding.py")
+header_templates.without("only gate sets identity headers", "reserved_headers", returns("()"), MATRIX)
+HEADER_TESTS = ("unit/config/routes/test_route_identity_headers.py", "unit/proxy/test_route_forwarding.py")
 header_templates.without(
     "an identity header of one route is removed on another",
     "IdentityHeaderNames.headers_for",
     replaced("(*names, *there)", "names"),
-    *TOLD,
+    *HEADER_TESTS,
 )
 header_templates.without(
     "a port that is left out is one, too",
     "upstream_addresses",
     replaced("upstream.url.port or _PORTS.get(upstream.url.scheme)", "upstream.url.port"),
-    *TOLD,
+    *HEADER_TESTS,
 )
 header_templates.without(
     "who believes one header believes those beside it",
     "_build_names",
     replaced("(*set_by_gate, *preset, *related)", "(*set_by_gate, *preset)"),
-    TOLD[0],
+    HEADER_TESTS[0],
 )
 CREDENTIALS = "unit/proxy/test_upstream_credentials.py"
 
@@ -102,16 +102,16 @@ credentials.without(
 verdicts = door("proxy.verdict_builder", "unit/proxy/test_verdict_builder.py", "unit/authorize/rpc/test_ext_authz.py")
 
 verdicts.without(
-    "no client pretends past another proxy", "VerdictBuilder._require_delegable", never("self._spoofs_identity_header(...)"), WORDS
+    "no client pretends past another proxy", "VerdictBuilder._require_delegable", never("self._spoofs_identity_header(...)"), MATRIX
 )
 verdicts.without(
     "no client pretends by what our listener left out",
     "VerdictBuilder._spoofs_identity_header",
     replaced("incoming.client_header_names", "incoming.headers"),
-    WORDS,
+    MATRIX,
 )
-asked_by_envoys = door("proxy.planes.ext_authz", WORDS)
-asked_by_envoys.without(
+envoy_requests = door("proxy.planes.ext_authz", MATRIX)
+envoy_requests.without(
     "no client pretends past an Envoy", "ExtAuthzResponder._header_mutations", never("fold(name) in route_identity_names")
 )
 

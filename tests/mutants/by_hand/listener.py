@@ -37,8 +37,8 @@ mutual_tls.without(
     "Certificates.serverConnectionForTLS",
     skips("connection.set_options(SSL.OP_NO_TICKET)"),
 )
-shown = door("proxy.incoming_request", "unit/proxy/test_incoming_request.py")
-shown.without(
+displayed = door("proxy.incoming_request", "unit/proxy/test_incoming_request.py")
+displayed.without(
     "a header that was left out is looked at, too",
     "IncomingRequest.client_header_names",
     lacks("*self.scope.get(...)"),
@@ -112,8 +112,8 @@ health.without("a health response is not cached", "respond", omits("no_store"))
 FULL = "integration/test_descriptors.py"
 places = door("proxy.listener.bounded_accept", FULL)
 places.without("new clients leave room for upstreams", "BoundedAccept.doRead", never("is_exhausted(self.fileno())"))
-said = door("proxy.upstreams.upstream_errors", FULL)
-said.without(
+errors = door("proxy.upstreams.upstream_errors", FULL)
+errors.without(
     "an upstream that cannot be dialed for lack of descriptors is reported",
     "UpstreamErrors._record",
     skips("report_exhaustion(UPSTREAMS)"),

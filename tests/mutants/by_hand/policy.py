@@ -325,8 +325,8 @@ desk.without(
 hook = door("authenticate.access_requests.access_webhook", "unit/authenticate/access_requests/test_access_webhook.py")
 hook.without("a redirect leads the webhook nowhere", "AccessWebhook._run", passes(follow_redirects="True"))
 hook.without("a reason is words to a chat", "AccessWebhook._body", replaced("escape_chat_markup(event.text)", "event.text"))
-asking = door("databroker.grants.request_store", "unit/databroker/grants/test_request_store.py")
-asking.without(
+access_requests = door("databroker.grants.request_store", "unit/databroker/grants/test_request_store.py")
+access_requests.without(
     "to ask and withdraw is a flood as well",
     "AccessRequestStore._free_slots",
     replaced(
@@ -334,7 +334,7 @@ asking.without(
         "_from_record(record).request.state != CLOSED",
     ),
 )
-asking.without("who comes second changes nothing", "AccessRequestStore._put", omits("only_if_version"))
+access_requests.without("who comes second changes nothing", "AccessRequestStore._put", omits("only_if_version"))
 
 service = door("authorize.service", "unit/authorize/test_service.py")
 service.without(

@@ -63,19 +63,19 @@ channel.without(
 client = door("databroker.rpc.remote_broker", "unit/databroker/rpc/test_remote_broker.py")
 client.without("a restart is noticed", "RemoteBroker._sync", replaced("position.server_version", "''"))
 
-words = door("proxy.planes.ext_authz", "unit/proxy/planes/test_ext_authz.py", "unit/authorize/rpc/test_ext_authz.py")
-words.without(
+ext_authz = door("proxy.planes.ext_authz", "unit/proxy/planes/test_ext_authz.py", "unit/authorize/rpc/test_ext_authz.py")
+ext_authz.without(
     "an Envoy takes claimed identities away",
     "ExtAuthzResponder._header_mutations",
     replaced("[name for name in untrusted if name not in identity_names]", "[]"),
 )
-words.without(
+ext_authz.without(
     "Envoy learns which requests it may forward",
     "ExtAuthzResponder._verdict",
     replaced("self._pipeline.verdicts.build(decision, Enforcer.EXT_AUTHZ)", "self._pipeline.verdicts.build(decision)"),
 )
-words.without("a response is cached with its user", "ExtAuthzResponder._verdict", replaced("verdict.identity_headers", "()"))
-words.without(
+ext_authz.without("a response is cached with its user", "ExtAuthzResponder._verdict", replaced("verdict.identity_headers", "()"))
+ext_authz.without(
     "an answer is remembered with what it takes away", "ExtAuthzResponder._header_mutations", replaced("tuple(sorted(removed))", "()")
 )
 

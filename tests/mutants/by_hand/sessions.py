@@ -35,8 +35,8 @@ known_end.without(
     "_decision_expiry",
     replaced("identity.is_provider_user", "identity.unqualified_subject"),
 )
-told_end = door("authorize.rpc.remote_authorizer", "contract/test_authorizers.py")
-told_end.without("an end that another process knows is known", "_valid_until", returns("math.inf"))
+remote_authorizer = door("authorize.rpc.remote_authorizer", "contract/test_authorizers.py")
+remote_authorizer.without("an end that another process knows is known", "_valid_until", returns("math.inf"))
 
 LIVE_ADMIN = "integration/test_admin.py"
 admin_site = door("gateproject.admin_site", LIVE_ADMIN)
@@ -118,15 +118,15 @@ details.without("only named fields are shown", "session_facts", replaced("{name:
 rows = door("databroker.projection.rows", "integration/test_admin_secrets.py")
 rows.without("no token reaches the tables", "add_session", in_text("user_agent", "access_token"))
 
-shown_groups = door("databroker.claims", "unit/databroker/test_claims.py")
-shown_groups.without("other entries of a list are kept", "_values", replaced("PartialValues(comparable)", "ListedValues(comparable)"))
-shown_groups.without("a claim of null is not missing", "_values", replaced("NullValues() if _is_nothing(value) else PartialValues()", "()"))
-shown_groups.without("a name with a dot is no path", "_path_part", replaced('tail.replace("\\\\", r"\\\\").replace(".", r"\\.")', "tail"))
+claims = door("databroker.claims", "unit/databroker/test_claims.py")
+claims.without("other entries of a list are kept", "_values", replaced("PartialValues(comparable)", "ListedValues(comparable)"))
+claims.without("a claim of null is not missing", "_values", replaced("NullValues() if _is_nothing(value) else PartialValues()", "()"))
+claims.without("a name with a dot is no path", "_path_part", replaced('tail.replace("\\\\", r"\\\\").replace(".", r"\\.")', "tail"))
 
-shown_rows = door("databroker.models", "unit/databroker/projection/test_rows.py")
-shown_rows.without("rows of records are not deleted beside the broker", "ProjectionQuerySet.delete", returns("super().delete()"))
-shown_rows.without("rows of records are not changed beside the broker", "ProjectionQuerySet.update", returns("super().update(**values)"))
-shown_rows.without("a row of a record is not saved", "ProjectedRecord.save_base", returns("super().save_base(*arguments, **options)"))
+models = door("databroker.models", "unit/databroker/projection/test_rows.py")
+models.without("rows of records are not deleted beside the broker", "ProjectionQuerySet.delete", returns("super().delete()"))
+models.without("rows of records are not changed beside the broker", "ProjectionQuerySet.update", returns("super().update(**values)"))
+models.without("a row of a record is not saved", "ProjectedRecord.save_base", returns("super().save_base(*arguments, **options)"))
 table_check = door("databroker.projection.projection_verifier", "integration/test_checkbroker.py")
 table_check.without("rows that no record has are found", "ProjectionVerifier._compared", never("id not in ids"))
 ended_by_command = door("gateproject.management.commands.endsessions", "integration/test_endsessions.py")

@@ -5,7 +5,7 @@ from tests.mutants.operations import replaced, skips
 
 CONFIG = "unit/config/settings/test_identity_providers.py"
 MIXED_UP = "unit/authenticate/test_several_providers.py"
-JUDGED = "unit/authorize/test_several_providers.py"
+AUTHORIZE_TESTS = "unit/authorize/test_several_providers.py"
 
 entries = door("config.settings.identity_providers", CONFIG)
 entries.without(
@@ -69,7 +69,7 @@ removed.without("sessions of a removed provider end", "RemovedProviders._end", s
 
 # Defences of linked accounts: who is one person by which word, and what of it ends when the word changes.
 
-JUDGED, AT_SIGN_IN = "unit/authorize/test_linked_accounts.py", "unit/authenticate/test_linked_accounts.py"
+AUTHORIZE_TESTS, AT_SIGN_IN = "unit/authorize/test_linked_accounts.py", "unit/authenticate/test_linked_accounts.py"
 
 desk = door("authenticate.access_requests.access_request_service", "unit/authenticate/access_requests/test_access_request_service.py")
 desk.without("linked accounts are one person", "AccessActor.grant_subject", replaced("self.identity.linked_id", '""'))
@@ -78,8 +78,8 @@ desk.without(
     "AccessActor.as_approval",
     replaced("(self.session.user_id, *self.secret_viewers)", "self.secret_viewers"),
 )
-asked = door("databroker.grants.request_store", "unit/authenticate/access_requests/test_access_request_service.py")
-asked.without("a request remembers the account", "AccessRequest.identifiers", replaced("self.account_id", '""'))
+requests = door("databroker.grants.request_store", "unit/authenticate/access_requests/test_access_request_service.py")
+requests.without("a request remembers the account", "AccessRequest.identifiers", replaced("self.account_id", '""'))
 replaced_service = door("authenticate.background_work", AT_SIGN_IN)
 replaced_service.without(
     "late writers are found by a second sweep", "BackgroundWork._clean_up_sessions", replaced("CLEANUP_DELAYS", "CLEANUP_DELAYS[:1]")

@@ -159,12 +159,12 @@ bearer_headers.without(
     replaced("_WITHHELD[withheld]", "(DROP,)"),
 )
 
-CARRIED = "contract/test_verdict_matrix.py"
-carried = door("proxy.route_forwarding", CARRIED)
-carried.without(
+MATRIX = "contract/test_verdict_matrix.py"
+route_forwarding = door("proxy.route_forwarding", MATRIX)
+route_forwarding.without(
     "what is sent on is cut as it was judged", "RouteForwarding.build_request", replaced("verdict.withheld", "type(verdict.withheld).GATE")
 )
-carried.without(
+route_forwarding.without(
     "a token for gate is none for an upstream that changes protocols",
     "RouteForwarding.build_request",
     replaced(
@@ -184,14 +184,14 @@ own_pages = door("gateproject.middleware", "unit/gateproject/test_middleware.py"
 own_pages.without(
     "a page of gate has the headers of its status", "ResponseHeadersMiddleware.process_response", replaced("response.status_code", "200")
 )
-told_alike = door("proxy.verdict_builder", ALIKE)
-told_alike.without(
+verdict_builder = door("proxy.verdict_builder", ALIKE)
+verdict_builder.without(
     "other proxies get the errors of gate's clients",
     "deny_for_error",
     always("isinstance(error, BadRequest)"),
 )
-told = door("proxy.observe.request_recorder", ALIKE)
-told.without("a refused token is explained in the line of its request", "RequestContext.log_fields", never("check.token_error"))
+recorder = door("proxy.observe.request_recorder", ALIKE)
+recorder.without("a refused token is explained in the line of its request", "RequestContext.log_fields", never("check.token_error"))
 
 peer = door("gateproject.tunnel.browser_sign_in", "unit/gateproject/tunnel/test_browser_sign_in.py")
 peer.without("a socket for IPv6 has an owner, too", "_owners", replaced("(False, True)", "(False,)"))

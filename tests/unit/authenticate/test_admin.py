@@ -20,7 +20,7 @@ from databroker.grants.grant_store import GrantStore
 from databroker.models import AuditEntry
 from databroker.records import Record, UserRecord
 from foundation.errors import BrokerError
-from tests.support.admin import AdminPages, text_of
+from tests.support.admin import AdminPages, visible_text
 from tests.unit.authenticate.access_requests.test_access_request_service import HOUR, ISSUER, NOW, World
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -33,7 +33,7 @@ class Admin:
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch):
         self.world = World(directory)
-        self.is_person: str | None = None
+        self.actor: str | None = None
         service = SimpleNamespace(access_requests=self.world.desk, clock=lambda: self.world.now)
         authorize = SimpleNamespace(load_session_identity=self.world.identities)
         self.pages = AdminPages(
@@ -46,10 +46,10 @@ class Admin:
         )
 
         async def caller(request: Any) -> AccessActor | None:
-            if self.is_person is None:
+            if self.actor is None:
                 return None
-            actor = Actor(ActorKind.USER, f"oidc/{self.is_person}", self.is_person)
-            return replace(self.world.caller(self.is_person), audit=AuditLog(actor, "192.0.2.9"))
+            actor = Actor(ActorKind.USER, f"oidc/{self.actor}", self.actor)
+            return replace(self.world.caller(self.actor), audit=AuditLog(actor, "192.0.2.9"))
 
         monkeypatch.setattr(admin_page, "admin_actor", caller)
 
@@ -57,15 +57,15 @@ class Admin:
         access = AccessGrant("a1", "some key", NOW, NOW + HOUR, "bob", why, "wages")
         async_to_sync(GrantStore(self.world.broker, lambda: NOW).grant)(UserRecord("oidc/ann", name="ann", issuer=ISSUER), access)
 
-    def ask(self, name: str = "ann", **said: Any) -> str:
-        held = async_to_sync(self.world.ask)(name, **said)
+    def ask(self, name: str = "ann", **keys: Any) -> str:
+        held = async_to_sync(self.world.ask)(name, **keys)
         return f"{held.id} {held.request.request_id}"
 
-    def given(self) -> list[str]:
-        return [user for user, _, _ in async_to_sync(self.world.given)()]
+    def granted(self) -> list[str]:
+        return [user for user, _, _ in async_to_sync(self.world.granted)()]
 
     def press(self, **form: str) -> str:
-        return text_of(self.pages.post(PAGE, **form))
+        return visible_text(self.pages.post(PAGE, **form))
 
 
 @pytest.fixture
@@ -77,20 +77,20 @@ def buttons(page: HttpResponse) -> list[str]:
     return re.findall(r'name="do" value="(\w+)"', page.content.decode())
 
 
-def told() -> list[tuple[str, str, str]]:
+def audited() -> list[tuple[str, str, str]]:
     return list(AuditEntry.objects.order_by("pk").values_list("actor", "action", "object_id"))
 
 
-@pytest.mark.parametrize("person", [None, "eve", "ann"])
+@pytest.mark.parametrize("actor", [None, "eve", "ann"])
 @pytest.mark.parametrize("do", ["approve", "refuse"])
-def test_an_administrator_who_is_no_approver_answers_nothing(admin: Admin, person: str | None, do: str) -> None:
+def test_administrator_without_approver_role_decides_nothing(admin: Admin, actor: str | None, do: str) -> None:
     value = admin.ask("ann")
-    admin.is_person = person
+    admin.actor = actor
     assert buttons(admin.pages.get(PAGE)) == []
     assert "nothing was changed" in admin.press(do=do, request=value)
-    assert admin.given() == []
-    assert told() == []
-    assert "requests access to wages for 1 hour: the year's end" in text_of(admin.pages.get(PAGE))
+    assert admin.granted() == []
+    assert audited() == []
+    assert "requests access to wages for 1 hour: the year's end" in visible_text(admin.pages.get(PAGE))
 
 
 @pytest.mark.parametrize(
@@ -117,55 +117,55 @@ async def test_an_answer_is_that_of_the_sign_in_by_which_the_admin_was_entered(
 
 
 def test_an_approver_approves_in_the_admin_as_on_their_own_page(admin: Admin) -> None:
-    value, admin.is_person = admin.ask("ann"), "bob"
+    value, admin.actor = admin.ask("ann"), "bob"
     assert buttons(admin.pages.get(PAGE)) == ["approve", "refuse"]
     assert "Approved." in admin.press(do="approve", request=value)
-    assert admin.given() == ["oidc/ann"]
-    assert [(action, id) for _, action, id in told()] == [
+    assert admin.granted() == ["oidc/ann"]
+    assert [(action, id) for _, action, id in audited()] == [
         ("approves an access request", "oidc/ann"),
         ("grants temporary access", "oidc/ann"),
     ]
-    assert "No pending requests" in text_of(admin.pages.get(PAGE))
+    assert "No pending requests" in visible_text(admin.pages.get(PAGE))
 
 
-def test_two_who_answer_at_once_do_it_once(admin: Admin) -> None:
-    value, admin.is_person = admin.ask("ann"), "bob"
+def test_two_simultaneous_decisions_apply_once(admin: Admin) -> None:
+    value, admin.actor = admin.ask("ann"), "bob"
     admin.press(do="approve", request=value)
-    admin.is_person = "carol"
+    admin.actor = "carol"
     assert "request is already" in admin.press(do="refuse", request=value)
-    assert admin.given() == ["oidc/ann"]
+    assert admin.granted() == ["oidc/ann"]
 
 
-def test_access_that_expired_is_shown_as_such_for_a_day_without_a_button(admin: Admin) -> None:
+def test_expired_access_is_listed_for_a_day_without_button(admin: Admin) -> None:
     admin.give()
     admin.world.now += HOUR
     page = admin.pages.get(PAGE)
     assert buttons(page) == []
-    assert "No user has temporary access. Expired within the last day ann , wages ," in text_of(page)
+    assert "No user has temporary access. Expired within the last day ann , wages ," in visible_text(page)
     assert "nothing was changed" in admin.press(do="revoke", access="oidc/ann a1")
     admin.world.now += RETENTION_SECONDS
-    assert "Expired" not in text_of(admin.pages.get(PAGE))
+    assert "Expired" not in visible_text(admin.pages.get(PAGE))
 
 
 def test_any_administrator_ends_access_and_the_log_knows_them_by_name(admin: Admin) -> None:
     admin.give()
     page = admin.pages.get(PAGE)
     assert buttons(page) == ["revoke"]
-    assert "ann has access to wages until" in text_of(page)
+    assert "ann has access to wages until" in visible_text(page)
     assert "The access was revoked." in admin.press(do="revoke", access="oidc/ann a1")
-    assert admin.given() == []
-    assert told() == [("ann", "revokes temporary access", "oidc/ann")]
+    assert admin.granted() == []
+    assert audited() == [("ann", "revokes temporary access", "oidc/ann")]
     assert [event.event for event in admin.world.events] == ["revoked"]
     assert "nothing was changed" in admin.press(do="revoke", access="oidc/ann a1")
-    assert len(told()) == 1
+    assert len(audited()) == 1
 
 
 @pytest.mark.parametrize("form", [{}, {"do": "give"}, {"do": "revoke"}, {"do": "approve"}, {"do": "refuse", "request": "x"}])
 def test_a_button_that_is_none_of_the_page_does_nothing(admin: Admin, form: dict[str, str]) -> None:
     admin.give()
-    admin.is_person = "bob"
+    admin.actor = "bob"
     assert "nothing was changed" in admin.press(**form)
-    assert admin.given() == ["oidc/ann"]
+    assert admin.granted() == ["oidc/ann"]
 
 
 def test_without_the_audit_log_nothing_is_ended(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,10 +175,10 @@ def test_without_the_audit_log_nothing_is_ended(admin: Admin, monkeypatch: pytes
     admin.give()
     monkeypatch.setattr(AuditEntry.objects, "bulk_create", full)
     assert admin_page.AUDIT_LOG_UNAVAILABLE in admin.press(do="revoke", access="oidc/ann a1")
-    assert admin.given() == ["oidc/ann"]
+    assert admin.granted() == ["oidc/ann"]
 
 
-def test_without_the_broker_the_page_says_so_and_the_log_knows_what_failed(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broker_outage_is_reported_on_the_page_and_logged(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     async def away(*arguments: object, **options: object) -> Record:
         raise BrokerError("away")
 
@@ -187,9 +187,9 @@ def test_without_the_broker_the_page_says_so_and_the_log_knows_what_failed(admin
         broken.setattr(admin.world.broker, "put", away)
         assert admin_page.BROKER_UNAVAILABLE in admin.press(do="revoke", access="oidc/ann a1")
         broken.setattr(admin.world.broker, "page", away)
-        assert "The data broker" in text_of(admin.pages.get(PAGE))
-    assert admin.given() == ["oidc/ann"]
-    assert [action for _, action, _ in told()] == [AuditAction.REVOKE_ACCESS, AuditAction.REVOKE_ACCESS.failure]
+        assert "The data broker" in visible_text(admin.pages.get(PAGE))
+    assert admin.granted() == ["oidc/ann"]
+    assert [action for _, action, _ in audited()] == [AuditAction.REVOKE_ACCESS, AuditAction.REVOKE_ACCESS.failure]
 
 
 def test_markup_in_names_and_reasons_stays_text(admin: Admin) -> None:
@@ -204,12 +204,12 @@ def test_a_page_has_an_end(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(admin_page, "MAX_ROWS", 2)
     for name in ("ann", "dan", "eve"):
         admin.ask(name)
-    page = text_of(admin.pages.get(PAGE))
+    page = visible_text(admin.pages.get(PAGE))
     assert page.count("requests access to wages") == 2
     assert "Showing the first" in page
 
 
-def test_who_asks_leads_to_their_page_and_who_has_linked_accounts_to_these(admin: Admin) -> None:
+def test_requester_links_to_user_page_and_linked_accounts(admin: Admin) -> None:
     admin.world.linked = {"carol": "verified_email/carol@corp.example"}
     admin.ask("ann")
     admin.ask("carol")

@@ -44,7 +44,7 @@ async def test_every_change_is_written_in_its_order_and_with_its_time(started: A
     assert len(await in_database(rows)) == 1201
 
 
-async def test_who_is_faster_than_the_database_waits_for_it(started: AuditWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_decision_waits_for_slower_database(started: AuditWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit_writer, "MAX_QUEUE", 3)
     for number in range(3):
         await started.enqueue(push(number))

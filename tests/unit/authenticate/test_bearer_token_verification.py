@@ -58,16 +58,16 @@ class World:
         self.refused = ""  # why the last token was
         options = make_options(directory, policy=policy, idp_provider_url=idp.issuer, idp_client_id=CLIENT_ID, groups_claim="groups")
         self.routes = dict(zip(routes, options.policy, strict=True))
-        self.begin_anew = lambda: setattr(self, "tokens", BearerTokens(options, self.clock))
-        self.begin_anew()
+        self.restart = lambda: setattr(self, "tokens", BearerTokens(options, self.clock))
+        self.restart()
 
     def clock(self) -> float:
         """Two events never have the same time."""
         self.now += 1e-4
         return self.now
 
-    async def ask(self, name: str, token: str, asker: str = "") -> BearerSession | None:
-        answer = await self.tokens.verify(self.routes[name].id, token, asker)
+    async def ask(self, name: str, token: str, client_address: str = "") -> BearerSession | None:
+        answer = await self.tokens.verify(self.routes[name].id, token, client_address)
         self.refused = answer.reason if isinstance(answer, InvalidToken) else ""
         return None if isinstance(answer, InvalidToken) else answer
 
@@ -76,10 +76,10 @@ class World:
     ) -> str:
         """As the provider signs it; a claim or header of ABSENT is left out."""
         idp = idp or self.idp
-        said = {"iss": idp.issuer, "aud": CLIENT_ID, "sub": "alice", "iat": int(self.now), "exp": int(self.now) + 600, **claims}
+        payload = {"iss": idp.issuer, "aud": CLIENT_ID, "sub": "alice", "iat": int(self.now), "exp": int(self.now) + 600, **claims}
         members = {"kid": idp.kid, "typ": "JWT", "alg": algorithm, **(header or {})}
-        said, members = ({name: value for name, value in each.items() if value is not ABSENT} for each in (said, members))
-        return signed(members, said, key or idp.signing_key, algorithm)
+        payload, members = ({name: value for name, value in each.items() if value is not ABSENT} for each in (payload, members))
+        return signed(members, payload, key or idp.signing_key, algorithm)
 
     def access_token(self, **claims: Any) -> str:
         header = {"typ": "at+jwt", **claims.pop("header", {})}
@@ -99,7 +99,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     await issuer.stop()
 
 
-async def test_an_id_token_is_the_person(world: World) -> None:
+async def test_id_token_identifies_the_user(world: World) -> None:
     bearer = await world.ask("id", world.token(email="alice@corp.example", email_verified=True, groups=["engineering"], nonce="any"))
     assert bearer is not None
     assert (bearer.user.id, bearer.user.email, bearer.user.email_verified) == ("oidc/alice", "alice@corp.example", True)
@@ -110,14 +110,14 @@ async def test_an_id_token_is_the_person(world: World) -> None:
     assert bearer.session.issuer == world.idp.issuer
 
 
-async def test_an_access_token_for_this_audience_is_the_person(world: World) -> None:
+async def test_access_token_for_this_audience_identifies_the_user(world: World) -> None:
     for token in (world.access_token(), world.access_token(header={"typ": "JWT"}), world.access_token(aud=["x", AUDIENCE])):
         bearer = await world.ask("access", token)
         assert bearer is not None
         assert bearer.user.id == "oidc/alice"
 
 
-async def test_userinfo_does_not_say_whose_people_they_are(world: World) -> None:
+async def test_userinfo_does_not_name_its_issuer(world: World) -> None:
     """Otherwise a user who can set a claim there would escape deactivation."""
     world.idp.bend.userinfo = {"iss": "https://other.example"}
     bearer = await world.ask("opaque", world.idp.signed_in("alice")["access_token"])
@@ -125,7 +125,7 @@ async def test_userinfo_does_not_say_whose_people_they_are(world: World) -> None
     assert (bearer.session.claims["iss"], bearer.session.effective_issuer) == ("https://other.example", world.idp.issuer)
 
 
-async def test_an_opaque_access_token_is_whom_userinfo_describes(world: World) -> None:
+async def test_opaque_access_token_identifies_user_of_userinfo(world: World) -> None:
     token = world.idp.signed_in("alice")["access_token"]
     first, second = await asyncio.gather(world.ask("opaque", token), world.ask("opaque", token))
     assert first is not None
@@ -141,7 +141,7 @@ async def test_an_opaque_access_token_is_whom_userinfo_describes(world: World) -
 
 
 @pytest.mark.parametrize("route", ["jwt", "url", "file"])
-async def test_another_issuer_s_token_is_its_subject_and_nobody_of_ours(world: World, route: str) -> None:
+async def test_token_of_another_issuer_identifies_only_its_subject(world: World, route: str) -> None:
     facts: dict[str, Any] = {} if route == "jwt" else {"iss": "https://ci.example.com"}
     if route == "file":
         facts |= {"key": EC_KEY, "algorithm": "ES256", "header": {"kid": "fixed"}}
@@ -160,9 +160,7 @@ async def test_another_issuer_s_token_is_its_subject_and_nobody_of_ours(world: W
 @pytest.mark.parametrize(
     ("claims", "limit"), [({f"c{number}": 1 for number in range(1100)}, "members"), ({"a": [[[[[[[[1]]]]]]]]}, "levels")]
 )
-async def test_claims_beyond_the_limits_are_refused_whoever_sends_them(
-    world: World, route: str, claims: dict[str, Any], limit: str
-) -> None:
+async def test_claims_beyond_limits_are_refused_from_any_sender(world: World, route: str, claims: dict[str, Any], limit: str) -> None:
     world.idp.bend.userinfo = claims
     made = {"id": world.token, "access": world.access_token, "jwt": world.ci_token}
     token = made[route](**claims) if route in made else world.idp.signed_in("alice")["access_token"]
@@ -258,7 +256,7 @@ BAD_ID_TOKENS: dict[str, Bad] = {
 
 
 @pytest.mark.parametrize("bad", BAD_ID_TOKENS)
-async def test_no_bad_id_token_names_anybody(world: World, bad: str) -> None:
+async def test_invalid_id_token_identifies_no_user(world: World, bad: str) -> None:
     assert await world.ask("id", BAD_ID_TOKENS[bad](world)) is None
 
 
@@ -281,7 +279,7 @@ BAD_ACCESS_TOKENS: dict[str, Bad] = {
 
 
 @pytest.mark.parametrize("bad", BAD_ACCESS_TOKENS)
-async def test_no_bad_access_token_names_anybody(world: World, bad: str) -> None:
+async def test_invalid_access_token_identifies_no_user(world: World, bad: str) -> None:
     assert await world.ask("access", BAD_ACCESS_TOKENS[bad](world)) is None
 
 
@@ -296,7 +294,7 @@ async def test_each_route_takes_its_own_kind_only(world: World) -> None:
         assert [name for name in (*tokens, "url", "file", "none") if await world.ask(name, token) is not None] == [kind]
 
 
-async def test_what_userinfo_does_not_vouch_for_is_nobody(world: World) -> None:
+async def test_unconfirmed_userinfo_identifies_no_user(world: World) -> None:
     assert await world.ask("opaque", "made-up-token") is None
     token = world.idp.signed_in("alice")["access_token"]
     for bent in ({"sub": ABSENT}, {"sub": ""}, {"sub": 1}):
@@ -315,13 +313,13 @@ async def test_a_key_that_is_new_is_fetched_and_a_flood_of_unknown_ones_is_not(w
     assert world.issuer.count("/jwks") == fetched
 
 
-async def test_what_is_for_somebody_else_asks_the_issuer_nothing(world: World) -> None:
+async def test_token_for_another_audience_causes_no_issuer_request(world: World) -> None:
     assert await world.ask("jwt", world.ci_token(aud="other")) is None
     assert world.issuer.requests == []
 
 
 @pytest.mark.parametrize("path", ["/.well-known/openid-configuration", "/jwks"])
-async def test_an_issuer_that_is_away_lets_nobody_in_and_is_no_refusal(world: World, path: str) -> None:
+async def test_unavailable_issuer_admits_no_user_and_is_no_rejection(world: World, path: str) -> None:
     world.issuer.bend.answers[path] = Answer(500)
     token = world.ci_token()
     with pytest.raises(ProviderError):
@@ -360,7 +358,7 @@ TROUBLE = [Answer(400), Answer(403), Answer(429), userinfo_error(400, "invalid_r
 
 
 @pytest.mark.parametrize("answer", BAD_TOKEN)
-async def test_what_the_provider_says_of_a_token_is_the_token_s_fault(world: World, answer: Answer) -> None:
+async def test_provider_error_about_token_is_the_token_s_fault(world: World, answer: Answer) -> None:
     token = world.idp.signed_in("alice")["access_token"]
     world.idp.bend.answers["/userinfo"] = answer
     assert await world.ask("opaque", token) is None
@@ -370,7 +368,7 @@ NONSENSE = [Answer(500), Answer(200, b"x" * 2_000_000), Answer(200, b"<html>"), 
 
 
 @pytest.mark.parametrize("answer", [*TROUBLE, *NONSENSE])
-async def test_what_it_says_of_anything_else_is_its_own_trouble(world: World, answer: Answer) -> None:
+async def test_other_provider_errors_are_outages(world: World, answer: Answer) -> None:
     """A firewall in front of it also responds 403, which proves nothing about a token."""
     token = world.idp.signed_in("alice")["access_token"]
     world.idp.bend.answers["/userinfo"] = answer
@@ -394,32 +392,34 @@ async def test_keys_come_from_a_safe_address_only_also_where_another_would_answe
 async def test_a_flood_of_made_up_tokens_is_bounded_at_the_provider(world: World) -> None:
     assert await world.ask("opaque", "made up before") is None, "so that the discovery document is cached"
     hold = world.idp.bend.holds["/userinfo"] = asyncio.Event()
-    asked = [asyncio.ensure_future(world.ask("opaque", f"made-up-{number}")) for number in range(bearer_token_verification.MAX_CONCURRENT)]
+    pending = [
+        asyncio.ensure_future(world.ask("opaque", f"made-up-{number}")) for number in range(bearer_token_verification.MAX_CONCURRENT)
+    ]
     await asyncio.sleep(0)
     with pytest.raises(ProviderError, match="too many"):
         await world.ask("opaque", "one more of them")
     hold.set()
-    assert await asyncio.gather(*asked) == [None] * bearer_token_verification.MAX_CONCURRENT
+    assert await asyncio.gather(*pending) == [None] * bearer_token_verification.MAX_CONCURRENT
 
 
-async def flooded(world: World, count: int, **asker: str) -> tuple[asyncio.Event, list[asyncio.Future[BearerSession | None]]]:
+async def flooded(world: World, count: int, **client_address: str) -> tuple[asyncio.Event, list[asyncio.Future[BearerSession | None]]]:
     """Send `count` made-up tokens, which the provider has not checked yet."""
     hold = world.idp.bend.holds["/userinfo"] = asyncio.Event()
-    asked = [asyncio.ensure_future(world.ask("opaque", f"made-up-{number}", **asker)) for number in range(count)]
+    pending = [asyncio.ensure_future(world.ask("opaque", f"made-up-{number}", **client_address)) for number in range(count)]
     await asyncio.sleep(0)
-    return hold, asked
+    return hold, pending
 
 
 async def test_one_client_s_flood_leaves_the_others_their_places(world: World) -> None:
     token = world.idp.signed_in("alice")["access_token"]
-    hold, asked = await flooded(world, bearer_token_verification.MAX_PER_NETWORK, asker="2001:db8::1")
+    hold, pending = await flooded(world, bearer_token_verification.MAX_PER_NETWORK, client_address="2001:db8::1")
     with pytest.raises(ProviderError, match="too many"):
         await world.ask("opaque", "one more of them", "2001:db8::2")
-    good = asyncio.ensure_future(world.ask("opaque", token, "192.0.2.1"))
+    valid = asyncio.ensure_future(world.ask("opaque", token, "192.0.2.1"))
     await asyncio.sleep(0)
     hold.set()
-    assert await good is not None
-    assert await asyncio.gather(*asked) == [None] * bearer_token_verification.MAX_PER_NETWORK
+    assert await valid is not None
+    assert await asyncio.gather(*pending) == [None] * bearer_token_verification.MAX_PER_NETWORK
     assert await world.ask("opaque", "one more of them", "2001:db8::2") is None
 
 
@@ -460,14 +460,14 @@ async def test_tokens_that_wait_are_bounded_and_hold_up_no_others(
     flooded_idp = world.idp if flooded_route in OF_PROVIDER else world.issuer
     hold = flooded_idp.bend.holds[path] = asyncio.Event()
     tokens = [new_token(world, flooded_route, kid="made-up") for _ in range(bearer_token_verification.MAX_CONCURRENT + 1)]
-    asked = [asyncio.ensure_future(world.ask(flooded_route, token)) for token in tokens]
-    await asyncio.wait(asked, timeout=5, return_when=asyncio.FIRST_COMPLETED)
-    assert [type(task.exception()) for task in asked if task.done()] == [bearer_token_verification._QueueFull]
+    pending = [asyncio.ensure_future(world.ask(flooded_route, token)) for token in tokens]
+    await asyncio.wait(pending, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+    assert [type(task.exception()) for task in pending if task.done()] == [bearer_token_verification._QueueFull]
     async with asyncio.timeout(5):
         for route in others:
             assert await world.ask(route, new_token(world, route)) is not None, route
     hold.set()
-    await asyncio.wait(asked)
+    await asyncio.wait(pending)
 
 
 @pytest.mark.parametrize("route", ["access", "id", "jwt", "url"])
@@ -475,19 +475,19 @@ async def test_tokens_by_unknown_keys_are_bounded_while_keys_are_fetched_and_hol
     assert await world.ask(route, new_token(world, route)) is not None
     idp = world.idp if route in OF_PROVIDER else world.issuer
     hold = idp.bend.holds["/jwks"] = asyncio.Event()
-    asked = [asyncio.ensure_future(world.ask(route, new_token(world, route, kid="made-up")))]
-    await asyncio.wait(asked, timeout=0.1)
+    pending = [asyncio.ensure_future(world.ask(route, new_token(world, route, kid="made-up")))]
+    await asyncio.wait(pending, timeout=0.1)
     world.now += key_set.REFETCH_INTERVAL  # the next one waits for a fetch after this one
-    asked += [
+    pending += [
         asyncio.ensure_future(world.ask(route, new_token(world, route, kid="made-up")))
         for _ in range(bearer_token_verification.MAX_CONCURRENT)
     ]
-    await asyncio.wait(asked, timeout=5, return_when=asyncio.FIRST_COMPLETED)
-    assert [type(task.exception()) for task in asked if task.done()] == [bearer_token_verification._QueueFull]
+    await asyncio.wait(pending, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+    assert [type(task.exception()) for task in pending if task.done()] == [bearer_token_verification._QueueFull]
     async with asyncio.timeout(5):
         assert await world.ask(route, new_token(world, route)) is not None
     hold.set()
-    await asyncio.wait(asked)
+    await asyncio.wait(pending)
 
 
 async def test_tokens_that_wait_are_bounded_in_all(tmp_path: Path) -> None:
@@ -504,36 +504,36 @@ async def test_tokens_that_wait_are_bounded_in_all(tmp_path: Path) -> None:
         options = make_options(tmp_path, policy=policy, idp_provider_url=idp.issuer, idp_client_id=CLIENT_ID)
         tokens = BearerTokens(options, time.time)
         stack.push_async_callback(tokens.close)
-        header, now, asked = encoded(b'{"alg": "RS256", "kid": "made-up"}'), int(time.time()), []
+        header, now, pending = encoded(b'{"alg": "RS256", "kid": "made-up"}'), int(time.time()), []
         for route, issuer in zip(options.policy, issuers, strict=True):
             payload = encoded(json.dumps({"iss": issuer, "aud": AUDIENCE, "sub": "a", "iat": now, "exp": now + 600}).encode())
             for number in range(bearer_token_verification.MAX_CONCURRENT):
                 token = f"{header}.{payload}.{encoded(b'%d' % number)}"
-                asked.append(asyncio.ensure_future(tokens.verify(route.id, token)))
-        most = bearer_token_verification.MAX_CONCURRENT * bearer_token_verification.FULL_QUEUES
-        await eventually(lambda: sum(not task.done() for task in asked) <= most)
-        assert len(issuers) <= sum(not task.done() for task in asked)
+                pending.append(asyncio.ensure_future(tokens.verify(route.id, token)))
+        limit = bearer_token_verification.MAX_CONCURRENT * bearer_token_verification.FULL_QUEUES
+        await eventually(lambda: sum(not task.done() for task in pending) <= limit)
+        assert len(issuers) <= sum(not task.done() for task in pending)
         hold.set()
-        await asyncio.wait(asked)
+        await asyncio.wait(pending)
 
 
-async def test_a_flood_does_not_put_off_the_end_of_what_was_good(world: World) -> None:
+async def test_flood_does_not_delay_expiry_of_valid_tokens(world: World) -> None:
     """Otherwise a client with a revoked token would keep access for as long as it sends made-up tokens."""
     token = world.idp.signed_in("alice")["access_token"]
     assert await world.ask("opaque", token, "192.0.2.1") is not None
     world.idp._access_tokens.clear()
     world.now += bearer_token_verification.CACHE_SECONDS
-    hold, asked = await flooded(world, bearer_token_verification.MAX_CONCURRENT)
+    hold, pending = await flooded(world, bearer_token_verification.MAX_CONCURRENT)
     again = asyncio.ensure_future(world.ask("opaque", token, "192.0.2.1"))
     await asyncio.sleep(0)
     hold.set()
     assert await again is None
-    await asyncio.gather(*asked)
+    await asyncio.gather(*pending)
 
 
-async def test_made_up_tokens_push_out_no_good_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_forged_tokens_evict_no_valid_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bearer_token_verification, "MAX_CACHED", 3)
-    world.begin_anew()
+    world.restart()
     token = world.idp.signed_in("alice")["access_token"]
     known = await world.ask("opaque", token)
     for number in range(5):
@@ -542,7 +542,7 @@ async def test_made_up_tokens_push_out_no_good_one(world: World, monkeypatch: py
     assert "4 tokens" in repr(world.tokens)
 
 
-async def test_a_token_is_good_no_longer_than_it_says(world: World) -> None:
+async def test_token_is_accepted_no_longer_than_its_expiry(world: World) -> None:
     token = world.ci_token(exp=int(world.now) + 5)
     assert await world.ask("jwt", token) is not None
     world.now += 66
@@ -551,7 +551,7 @@ async def test_a_token_is_good_no_longer_than_it_says(world: World) -> None:
 
 async def test_memory_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bearer_token_verification, "MAX_CACHED", 3)
-    world.begin_anew()
+    world.restart()
     for number in range(6):
         assert await world.ask("jwt", world.ci_token(number=number)) is not None
     assert "3 tokens" in repr(world.tokens)
@@ -560,7 +560,7 @@ async def test_memory_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) 
 async def test_memory_is_bounded_in_bytes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The operator of a CI system's issuer chooses the claims of its tokens, and their size."""
     monkeypatch.setattr(bearer_token_verification, "MAX_CACHED_BYTES", 5_000_000)
-    world.begin_anew()
+    world.restart()
     for number in range(200):
         assert await world.ask("jwt", world.ci_token(number=number, claimed="x" * 20_000)) is not None
     held = int(re.search(r"(\d+) tokens", repr(world.tokens))[1])

@@ -30,18 +30,18 @@ async def site(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, database
     await site.service.stop()
 
 
-async def stepped_up(site: Site, person: str = "alice") -> Browser:
+async def stepped_up(site: Site, username: str = "alice") -> Browser:
     """A browser whose session grew out of a weaker one, which other hosts have still."""
     browser = site.browser()
-    site.idp.bend.claims = {"sid": f"weak-session-of-{person}"}
-    await browser.sign_in(person)
-    site.idp.bend.claims = {"sid": f"strong-session-of-{person}", "acr": "mfa"}
-    await browser.get(site.idp.pick(await asked_for_more(site, browser), person))
+    site.idp.bend.claims = {"sid": f"weak-session-of-{username}"}
+    await browser.sign_in(username)
+    site.idp.bend.claims = {"sid": f"strong-session-of-{username}", "acr": "mfa"}
+    await browser.get(site.idp.pick(await requested_step_up(site, browser), username))
     site.idp.bend.claims = {}
     return browser
 
 
-async def asked_for_more(site: Site, browser: Browser, acr: str = "mfa") -> str:
+async def requested_step_up(site: Site, browser: Browser, acr: str = "mfa") -> str:
     params = {"gate_redirect_uri": f"{APP}/wages", "gate_attempt": ATTEMPT, "gate_acr_values": acr}
     return (await browser.get(site.service.signer.sign(f"{ORIGIN}/.gate/sign_in", params, site.clock()))).location
 
@@ -71,20 +71,20 @@ async def on_all_devices(site: Site, browser: Browser) -> None:
     assert (await other.post("/.gate/signout/", {"_gate_csrf": token, "gate_everywhere": "yes"})).status == 302
 
 
-async def beside_another_session(site: Site, browser: Browser) -> None:
+async def alongside_another_session(site: Site, browser: Browser) -> None:
     """Sign out another user, with this session's cookie also in the request, as if planted."""
     other = site.browser()
     await other.sign_in("bob")
     token = csrf_of((await other.get("/.gate/")).text)
-    carried = f"_gate={browser.cookies['_gate']}; {of_jar(other.cookies)}; __Host-_gate_csrf={other.cookies['__Host-_gate_csrf']}"
+    cookies = f"_gate={browser.cookies['_gate']}; {of_jar(other.cookies)}; __Host-_gate_csrf={other.cookies['__Host-_gate_csrf']}"
     form = f"_gate_csrf={token}".encode()
-    headers = {"accept": "text/html", "content-type": "application/x-www-form-urlencoded", "cookie": carried}
+    headers = {"accept": "text/html", "content-type": "application/x-www-form-urlencoded", "cookie": cookies}
     sent = [(name.encode(), value.encode()) for name, value in headers.items()]
     assert (await site.answer("POST", "/.gate/signout/", sent, form)).status == 302
 
 
-async def by_the_provider(site: Site, **whom: str) -> None:
-    response = await site.browser().post("/.gate/backchannel_logout", {"logout_token": site.idp.logout_token(**whom)})
+async def by_the_provider(site: Site, **claims: str) -> None:
+    response = await site.browser().post("/.gate/backchannel_logout", {"logout_token": site.idp.logout_token(**claims)})
     assert response.status == 200, response.text
 
 
@@ -103,7 +103,7 @@ async def by_an_administrator(site: Site, browser: Browser) -> None:
     await sync_to_async(administrator(site).end_sessions)([await strong_id(site)])
 
 
-async def by_an_administrator_of_the_person(site: Site, browser: Browser) -> None:
+async def by_administrator(site: Site, browser: Browser) -> None:
     await sync_to_async(administrator(site).end_all_sessions)(["oidc/alice"])
 
 
@@ -122,7 +122,7 @@ async def by_a_refused_refresh(site: Site, browser: Browser) -> None:
         await site.service.refresh.renew(await strong_id(site), RefreshStep.TOKENS)
 
 
-async def by_nobody_who_vouches(site: Site, browser: Browser) -> None:
+async def by_missing_confirmation(site: Site, browser: Browser) -> None:
     site.clock.ahead = 3700
     id = await strong_id(site)
     record = await site.broker.get(SESSION, id)
@@ -130,9 +130,9 @@ async def by_nobody_who_vouches(site: Site, browser: Browser) -> None:
     await site.service.refresh.end_if_expired(id, record.data["tokens_received_at"], ProviderError("away"))
 
 
-async def by_somebody_elses_sign_in(site: Site, browser: Browser) -> None:
+async def by_sign_in_of_another_user(site: Site, browser: Browser) -> None:
     site.idp.bend.claims = {"acr": "hw"}
-    await browser.get(site.idp.pick(await asked_for_more(site, browser, "hw"), "bob"))
+    await browser.get(site.idp.pick(await requested_step_up(site, browser, "hw"), "bob"))
 
 
 async def by_one_step_up_too_many(site: Site, browser: Browser) -> None:
@@ -140,7 +140,7 @@ async def by_one_step_up_too_many(site: Site, browser: Browser) -> None:
     data = {**record.data, "superseded_ids": [*record.data["superseded_ids"], *(f"gone-{number}" for number in range(8))]}
     await site.broker.put(SESSION, record.id, data)
     site.idp.bend.claims = {"acr": "hw"}
-    await browser.get(site.idp.pick(await asked_for_more(site, browser, "hw"), "alice"))
+    await browser.get(site.idp.pick(await requested_step_up(site, browser, "hw"), "alice"))
     (fresh,) = [record.id for record in await site.sessions() if record.data["claims"].get("acr") == "hw"]
     await site.broker.delete(SESSION, fresh)
 
@@ -149,22 +149,22 @@ Way = Callable[[Site, Browser], Awaitable[object]]
 WAYS: dict[str, Way] = {
     "the sign-out page": by_their_page,
     "the button for all devices": on_all_devices,
-    "a sign-out whose request carried it": beside_another_session,
+    "a sign-out whose request carried it": alongside_another_session,
     "the provider, by its session": lambda site, browser: by_the_provider(site, sid="strong-session-of-alice"),
     "the provider, by the person": lambda site, browser: by_the_provider(site, sub="alice"),
     "a frame of the provider": by_a_frame_of_the_provider,
     "the pushed directory": by_the_directory,
     "an administrator": by_an_administrator,
-    "an administrator, all of a person": by_an_administrator_of_the_person,
+    "an administrator, all of a person": by_administrator,
     "a refused refresh": by_a_refused_refresh,
-    "an access token without renewal": by_nobody_who_vouches,
-    "another person in the same browser": by_somebody_elses_sign_in,
+    "an access token without renewal": by_missing_confirmation,
+    "another person in the same browser": by_sign_in_of_another_user,
     "one step-up too many": by_one_step_up_too_many,
 }
 
 
 @pytest.mark.parametrize("end", WAYS.values(), ids=WAYS.keys())
-async def test_the_weaker_sessions_of_the_browser_end_too_and_nobody_elses(site: Site, end: Way) -> None:
+async def test_weaker_sessions_of_the_same_browser_and_no_others_end(site: Site, end: Way) -> None:
     await stepped_up(site, "bob")
     alice = await stepped_up(site)
     before = {record.id for record in await site.sessions() if record.data["subject"] == "bob"}

@@ -47,20 +47,20 @@ async def test_every_process_serves_the_keys_of_all(broker: MemoryStore, clock: 
     assert len(await kids(first)) == 2
 
 
-async def test_strangers_ask_the_broker_once_a_second_at_most(broker: MemoryStore, clock: Clock) -> None:
-    asked = 0
+async def test_unauthenticated_clients_query_the_broker_once_a_second(broker: MemoryStore, clock: Clock) -> None:
+    request_count = 0
     page = broker.page
 
     async def counted(*where: Any) -> Any:
-        nonlocal asked
-        asked += 1
+        nonlocal request_count
+        request_count += 1
         return await page(*where)
 
     broker.page = counted  # type: ignore[method-assign]
     keys = JwksPublisher(key(), broker, clock)
     for _ in range(20):
         await keys.jwks()
-    assert asked == 1
+    assert request_count == 1
 
 
 async def test_a_broker_that_is_away_takes_no_key_away(broker: MemoryStore, clock: Clock) -> None:

@@ -43,17 +43,17 @@ async def site(tmp_path: Path, idps: dict[str, FakeIdP], django_pages: ASGIHandl
     await site.service.stop()
 
 
-def says(site: SeveralSite, id: str, email: str, verified: object = True) -> None:
+def set_address(site: SeveralSite, id: str, email: str, verified: object = True) -> None:
     """Set the claims that this provider asserts for alice from now on."""
-    told = {"email": email, "email_verified": verified}
-    site.idps[id].bend.claims, site.idps[id].bend.userinfo = {"sid": f"sid-of-{id}", **told}, told
+    claims = {"email": email, "email_verified": verified}
+    site.idps[id].bend.claims, site.idps[id].bend.userinfo = {"sid": f"sid-of-{id}", **claims}, claims
 
 
 async def signed_in(
     site: SeveralSite, id: str, email: str = ANN, verified: object = True, sub: str = "alice"
 ) -> tuple[Browser, SessionRecord]:
     browser, known = site.browser(), {record.id for record in await site.sessions()}
-    says(site, id, email, verified)
+    set_address(site, id, email, verified)
     response = await browser.get(site.idps[id].pick(await to(site, browser, id), sub))
     assert response.status == 302, response.text
     (record,) = [record for record in await site.sessions() if record.id not in known]
@@ -68,32 +68,32 @@ async def left(site: SeveralSite) -> set[str]:
     return {record.id for record in await site.sessions()}
 
 
-async def test_a_person_sees_and_ends_the_sessions_of_both_accounts(site: SeveralSite) -> None:
+async def test_user_sees_and_ends_sessions_of_both_accounts(site: SeveralSite) -> None:
     browser, at_corp = await signed_in(site, "corp")
     _, at_partner = await signed_in(site, "partner", sub="bob")
-    _, somebody = await signed_in(site, "partner", BEN)
+    _, other = await signed_in(site, "partner", BEN)
     assert at_partner.user_id == "partner/bob"
     assert await seen(site, at_corp) == await seen(site, at_partner) == {at_corp.id, at_partner.id}
     assert (await browser.get(f"{ORIGIN}/.gate/sessions")).text.count('name="end" value="') >= 1
     assert await site.service.sessions.end_all_for(at_corp) == 2
-    assert await left(site) == {somebody.id}
+    assert await left(site) == {other.id}
 
 
 @pytest.mark.parametrize(
     ("id", "email", "verified"),
     [("partner", BEN, True), ("partner", ANN, False), ("third", ANN, True), ("partner", "ann@sub.shared.example", True)],
 )
-async def test_nobody_else_s_session_is_seen_or_ended(site: SeveralSite, id: str, email: str, verified: object) -> None:
+async def test_sessions_of_other_users_are_neither_visible_nor_ended(site: SeveralSite, id: str, email: str, verified: object) -> None:
     _, mine = await signed_in(site, "corp")
-    _, theirs = await signed_in(site, id, email, verified, sub="bob")
-    for one, other in ((mine, theirs), (theirs, mine)):
+    _, foreign = await signed_in(site, id, email, verified, sub="bob")
+    for one, other in ((mine, foreign), (foreign, mine)):
         assert await seen(site, one) == {one.id}
         assert await site.service.sessions.get_for_same_user(one, other.id, site.clock()) is None
     assert await site.service.sessions.end_all_for(mine) == 1
-    assert await left(site) == {theirs.id}
+    assert await left(site) == {foreign.id}
 
 
-async def test_what_was_a_person_s_session_is_not_theirs_once_its_account_has_another_address(site: SeveralSite) -> None:
+async def test_session_is_inaccessible_once_its_account_has_another_address(site: SeveralSite) -> None:
     _, mine = await signed_in(site, "corp")
     _, before = await signed_in(site, "partner", sub="bob")
     _, after = await signed_in(site, "partner", BEN, sub="bob")
@@ -114,31 +114,31 @@ async def test_a_provider_s_word_ends_its_own_sessions_alone(site: SeveralSite) 
 
 
 @pytest.mark.parametrize(("email", "verified"), [(BEN, True), (ANN, False), ("ann@sub.shared.example", True)])
-async def test_a_refresh_that_makes_another_person_of_an_account_ends_its_session(site: SeveralSite, email: str, verified: object) -> None:
+async def test_refresh_that_changes_the_account_user_ends_session(site: SeveralSite, email: str, verified: object) -> None:
     _, session = await signed_in(site, "corp")
-    says(site, "corp", email, verified)
+    set_address(site, "corp", email, verified)
     with pytest.raises(SessionEnded, match="the address that links"):
         await site.service.refresh.renew(session.id, RefreshStep.TOKENS, older_than=0.0)
     assert await left(site) == set()
 
 
 @pytest.mark.parametrize(("id", "before", "after"), [("corp", ANN, "ANN@shared.example"), ("third", ANN, BEN), ("corp", ANN, ANN)])
-async def test_a_refresh_that_makes_nobody_else_of_them_goes_on(site: SeveralSite, id: str, before: str, after: str) -> None:
+async def test_refresh_that_preserves_the_user_continues(site: SeveralSite, id: str, before: str, after: str) -> None:
     _, session = await signed_in(site, id, before)
-    says(site, id, after)
+    set_address(site, id, after)
     renewed = await site.service.refresh.renew(session.id, RefreshStep.TOKENS, older_than=0.0)
     assert renewed.claims["email"] == after
     assert await left(site) == {session.id}
 
 
-async def test_an_account_that_becomes_linked_is_somebody_else_and_signs_in_anew(site: SeveralSite) -> None:
+async def test_newly_linked_account_changes_user_and_requires_sign_in(site: SeveralSite) -> None:
     _, session = await signed_in(site, "corp", ANN, verified=False)
-    says(site, "corp", ANN)
+    set_address(site, "corp", ANN)
     with pytest.raises(SessionEnded):
         await site.service.refresh.renew(session.id, RefreshStep.TOKENS, older_than=0.0)
 
 
-async def test_two_accounts_that_are_nobody_s_in_particular_are_not_one_person(site: SeveralSite) -> None:
+async def test_two_unidentified_accounts_are_not_one_user(site: SeveralSite) -> None:
     found = [
         (await signed_in(site, id, ANN, verified=False, sub=sub))[1] for id, sub in (("corp", "alice"), ("corp", "bob"), ("third", "bob"))
     ]
@@ -149,7 +149,7 @@ async def test_two_accounts_that_are_nobody_s_in_particular_are_not_one_person(s
 
 
 @pytest.mark.parametrize(
-    ("id", "email", "verified", "told"),
+    ("id", "email", "verified", "sent"),
     [
         ("corp", ANN, True, (f"{VERIFIED_EMAIL}/{ANN}", ANN)),
         ("corp", ANN, False, ("corp/alice", "")),
@@ -157,19 +157,19 @@ async def test_two_accounts_that_are_nobody_s_in_particular_are_not_one_person(s
         ("third", ANN, True, ("third/alice", ANN)),
     ],
 )
-async def test_people_see_what_applications_are_told_of_them(
-    site: SeveralSite, id: str, email: str, verified: object, told: tuple[str, str]
+async def test_users_see_claims_sent_to_applications(
+    site: SeveralSite, id: str, email: str, verified: object, sent: tuple[str, str]
 ) -> None:
     browser, session = await signed_in(site, id, email, verified)
-    person = await build_user_profile(site.service, session)
-    assert (person["released"]["id"], person["released"]["email"]) == told
+    profile = await build_user_profile(site.service, session)
+    assert (profile["released"]["id"], profile["released"]["email"]) == sent
     page = (await browser.get(f"{ORIGIN}/.gate/sessions")).text.partition("Claims from")[0]
-    assert told[0] in page
-    assert ("not shared:" in page) is (not told[1])
+    assert sent[0] in page
+    assert ("not shared:" in page) is (not sent[1])
 
 
 @pytest.mark.parametrize("keys", [{"domains": ["shared.example"]}, {"link_by": VERIFIED_EMAIL, "domains": ["shared.example", "a.example"]}])
-async def test_accounts_that_become_linked_under_live_sessions_are_one_person(
+async def test_accounts_linked_under_live_sessions_are_one_user(
     site: SeveralSite, idps: dict[str, FakeIdP], tmp_path: Path, django_pages: ASGIHandler, keys: dict[str, Any]
 ) -> None:
     """A reload turns `link_by` on, or widens `domains`."""
@@ -195,7 +195,7 @@ async def test_accounts_that_become_linked_under_live_sessions_are_one_person(
     assert await left(reloaded) == set()
 
 
-async def test_a_session_whose_account_was_verified_by_a_later_sign_in_is_the_person_s_too(site: SeveralSite) -> None:
+async def test_session_of_account_verified_by_later_sign_in_belongs_to_user(site: SeveralSite) -> None:
     _, at_corp = await signed_in(site, "corp")
     site.idps["partner"].bend.discovery = {"claims_supported": ["sub"]}
     _, silent = await signed_in(site, "partner", ANN, ABSENT, sub="bob")
@@ -214,8 +214,8 @@ async def test_a_sign_in_of_a_configuration_without_the_provider_leaves_no_sessi
     """Its sweep has been there while the provider held its response."""
     entries = [entry(id, idps[id], domains=["shared.example"]) for id in ("corp", "third")]
     without_partner = SeveralSite(tmp_path, idps, django_pages, identity_providers=entries)
-    says(site, "partner", ANN)
-    says(site, "third", ANN)
+    set_address(site, "partner", ANN)
+    set_address(site, "third", ANN)
     for id, stays in (("partner", False), ("third", True)):
         browser = site.browser()
         url = site.idps[id].pick(await to(site, browser, id), "alice")

@@ -19,7 +19,7 @@ def after(directory: Path, **settings: str) -> PostLogoutRedirect:
     return PostLogoutRedirect(options, RedirectTargets(options.authenticate_service_url.origin))
 
 
-def test_a_host_of_ours_is_gone_to(tmp_path: Path) -> None:
+def test_redirects_to_host_of_gate(tmp_path: Path) -> None:
     place = after(tmp_path, signout_redirect_url=BYE)
     state = place.params(place.resolve(f"{APP}/x", ROUTES.__contains__), NOW)["state"]
     assert place.resolve_state(state, ROUTES.__contains__, NOW + LIFETIME - 1) == f"{APP}/x"
@@ -34,7 +34,7 @@ def test_a_stranger_is_not(tmp_path: Path, url: str) -> None:
     assert after(tmp_path, signout_redirect_url=BYE).resolve(url, ROUTES.__contains__) == BYE
 
 
-def test_without_a_place_to_go_the_provider_hears_of_none(tmp_path: Path) -> None:
+def test_without_a_redirect_target_the_provider_receives_none(tmp_path: Path) -> None:
     place = after(tmp_path)
     assert place.params("", NOW) == {}
     assert set(place.params(BYE, NOW)) == {"post_logout_redirect_uri", "state"}

@@ -40,7 +40,7 @@ async def running(watch: ProviderHealth, clients: ProviderClients) -> AsyncItera
     await clients.close()
 
 
-async def test_a_sole_provider_is_asked_once(idp: FakeIdP, sole: ProviderClients) -> None:
+async def test_sole_provider_is_chosen_without_question(idp: FakeIdP, sole: ProviderClients) -> None:
     watch = ProviderHealth(sole)
     assert watch.readiness().reason == "not contacted yet"
     async with running(watch, sole):
@@ -48,7 +48,7 @@ async def test_a_sole_provider_is_asked_once(idp: FakeIdP, sole: ProviderClients
     assert [request.path for request in idp.requests] == [DISCOVERY]
 
 
-async def test_trouble_is_told_once_and_known_to_be_over(idp: FakeIdP, sole: ProviderClients) -> None:
+async def test_outage_is_logged_once_and_recovery_detected(idp: FakeIdP, sole: ProviderClients) -> None:
     idp.bend.answers[DISCOVERY] = AWAY
     watch = ProviderHealth(sole)
     with capture_logs() as logged:
@@ -58,11 +58,11 @@ async def test_trouble_is_told_once_and_known_to_be_over(idp: FakeIdP, sole: Pro
             assert watch.readiness().reason.startswith("sign-in is unavailable since")
             del idp.bend.answers[DISCOVERY]
             await eventually(lambda: watch.readiness().state is ReadinessState.OK)
-    told = [entry["event"] for entry in logged if "unavailable" in entry["event"]]
-    assert told == ["identity provider unavailable"]
+    events = [entry["event"] for entry in logged if "unavailable" in entry["event"]]
+    assert events == ["identity provider unavailable"]
 
 
-async def test_of_several_none_is_asked_before_somebody_needs_it_and_the_trouble_of_one_is_its_own(idp: FakeIdP, tmp_path: Path) -> None:
+async def test_providers_are_contacted_on_demand_and_outages_are_independent(idp: FakeIdP, tmp_path: Path) -> None:
     clients = ProviderClients(make_options(tmp_path), lambda: 1000.0)
     clients.configured = {id: a_provider(id, url=idp.issuer) for id in ("corp", "partner")}
     watch = ProviderHealth(clients)
@@ -77,7 +77,7 @@ async def test_of_several_none_is_asked_before_somebody_needs_it_and_the_trouble
             await partner.discovery()
         await eventually(lambda: watch.readiness().reason.startswith("sign-in at partner is unavailable since"))
         assert "corp" not in watch.readiness().reason
-        asked = len(idp.requests)
-        await eventually(lambda: len(idp.requests) > asked)
+        request_count = len(idp.requests)
+        await eventually(lambda: len(idp.requests) > request_count)
         del idp.bend.answers[DISCOVERY]
         await eventually(lambda: watch.readiness().state is ReadinessState.OK)

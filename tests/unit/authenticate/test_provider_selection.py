@@ -13,8 +13,8 @@ from tests.support.options import make_options
 
 
 def entry(id: str, *domains: str) -> dict[str, Any]:
-    said = {"provider": "oidc", "url": f"https://idp.{id}.example", "client_id": "gate", "client_secret": "secret"}
-    return {"id": id, **said, "domains": [*domains]}
+    settings = {"provider": "oidc", "url": f"https://idp.{id}.example", "client_id": "gate", "client_secret": "secret"}
+    return {"id": id, **settings, "domains": [*domains]}
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_wish_is_for_one_of_them(choice: ProviderSelector) -> None:
         ("corp partner", "none", b"__Host-_gate_idp=partner", None),
     ],
 )
-def test_nobody_is_asked_where_one_is_left(
+def test_no_question_where_one_provider_remains(
     choice: ProviderSelector, named: str, session: str | None, cookie: bytes, left: str | None
 ) -> None:
     found = choice.default_for(choice.candidates(named), session_of(session) if session else None, [cookie])
@@ -79,7 +79,7 @@ def test_nobody_is_asked_where_one_is_left(
         ("a" * 400 + "@corp.example", None),
     ],
 )
-def test_an_address_is_of_the_one_provider_that_may_tell_it(choice: ProviderSelector, address: str, id: str | None) -> None:
+def test_address_belongs_to_the_one_provider_authoritative_for_it(choice: ProviderSelector, address: str, id: str | None) -> None:
     found = choice.by_email_domain(choice.candidates(""), address)
     assert (found.id if found is not None else None) == id
 

@@ -68,7 +68,7 @@ def test_whatever_is_accepted_reads_the_same_to_another_parser(rest: str, beginn
         assert parts.netloc == target.host_port
 
 
-def test_a_port_that_is_the_other_schemes_default_is_no_port_of_ours() -> None:
+def test_default_port_of_the_other_scheme_is_refused() -> None:
     """Code that compares origins may treat both default ports as absent, so such a URL must be refused earlier."""
     for url in ("https://app.example.com:80/", "http://app.example.com:443/"):
         assert TARGETS.resolve(url, lambda origin: True) is None

@@ -40,8 +40,8 @@ async def test_what_is_left_is_of_those_that_have_a_directory(tmp_path: Path, br
     with capture_logs() as logged:
         await RemovedDirectories(several(tmp_path, *entries), broker).run()
     assert await left(broker) == {type: ["corp/1"] for type in TYPES}
-    told = {line["provider"]: line["users"] for line in logged if line["event"] == "records of removed directory deleted"}
-    assert told == {"partner": 2, "gone": 1, "okta": 1}
+    deleted = {line["provider"]: line["users"] for line in logged if line["event"] == "records of removed directory deleted"}
+    assert deleted == {"partner": 2, "gone": 1, "okta": 1}
 
 
 async def test_a_directory_that_another_process_may_read_is_left_alone(tmp_path: Path, broker: MemoryStore) -> None:
@@ -55,13 +55,13 @@ async def test_a_directory_that_another_process_may_read_is_left_alone(tmp_path:
     assert await left(broker) == {type: ["corp/1"] for type in TYPES}
 
 
-async def test_of_the_keys_of_one_provider_what_entries_had_told_goes(tmp_path: Path, broker: MemoryStore) -> None:
+async def test_provider_entry_data_is_dropped_for_keys_of_one_provider(tmp_path: Path, broker: MemoryStore) -> None:
     await broker.put(DIRECTORY_GROUP, "team/raw", {"id": "team/raw"})
     with capture_logs() as logged:
         await RemovedDirectories(make_options(tmp_path), broker).run()
     assert await left(broker) == {DIRECTORY_USER: ["okta/1"], DIRECTORY_GROUP: ["raw", "team/raw"], DIRECTORY_RUN: ["1000"]}
-    told = {line["provider"]: line["users"] for line in logged if line["event"] == "records of removed directory deleted"}
-    assert told == {"corp": 1, "partner": 2, "gone": 1}
+    deleted = {line["provider"]: line["users"] for line in logged if line["event"] == "records of removed directory deleted"}
+    assert deleted == {"corp": 1, "partner": 2, "gone": 1}
 
 
 @pytest.mark.parametrize(
@@ -84,12 +84,12 @@ async def test_the_people_of_an_entry_called_as_the_only_provider_stay_where_it_
 async def test_people_and_groups_of_another_kind_of_provider_are_there_when_it_is_taken_back(tmp_path: Path) -> None:
     """Records from an entry's directory file are recognized by their groups, whose names no other entry uses."""
     broker = MemoryStore()
-    said = {"issuer": "https://corp.okta.com"}
+    values = {"issuer": "https://corp.okta.com"}
     for type, id in ((DIRECTORY_USER, "okta/1"), (DIRECTORY_GROUP, "g"), (DIRECTORY_GROUP, "team/raw"), (SCIM_USER, "7")):
-        await broker.put(type, id, said)
+        await broker.put(type, id, values)
     before = await left(broker)
     for type, id in ((DIRECTORY_USER, "corp/1"), (DIRECTORY_GROUP, "corp/g"), (DIRECTORY_GROUP, "corp/h")):
-        await broker.put(type, id, said)
+        await broker.put(type, id, values)
     await RemovedDirectories(make_options(tmp_path), broker).run()
     assert await left(broker) == before
     assert [record.id for record in await broker.page(SCIM_USER, "", 10)] == ["7"]
@@ -139,13 +139,13 @@ async def test_what_entries_have_pushed_is_nothing_of_the_keys_of_one_provider(t
         assert [record.id for record in await broker.page(type, "", 10)] == ["ours"]
 
 
-async def test_a_broker_that_is_away_is_asked_again(tmp_path: Path, broker: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unavailable_broker_is_retried(tmp_path: Path, broker: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     page, answers = broker.page, iter([BrokerError("away"), BrokerError("away")])
 
-    async def away_at_first(*asked: Any) -> Any:
+    async def away_at_first(*arguments: Any) -> Any:
         if (error := next(answers, None)) is not None:
             raise error
-        return await page(*asked)
+        return await page(*arguments)
 
     monkeypatch.setattr(broker, "page", away_at_first)
     with capture_logs() as logged:

@@ -49,14 +49,14 @@ async def left(broker: MemoryStore) -> set[str]:
         ((entry("corp", CORP), entry("partner", "https://idp.newer.example")), {"corp"}),
     ],
 )
-async def test_what_is_not_configured_any_more_ends_and_is_told(
+async def test_session_of_removed_provider_ends_and_is_reported(
     tmp_path: Path, broker: MemoryStore, entries: tuple[dict[str, Any], ...], stay: set[str]
 ) -> None:
     with capture_logs() as logged:
         await RemovedProviders(several(tmp_path, *entries), broker).run()
     assert await left(broker) == {*stay, "broken"}
-    told = {entry["provider"]: entry["sessions"] for entry in logged if entry["event"] == "sessions of removed identity provider ended"}
-    assert told == dict.fromkeys({"corp", "partner"} - stay, 40)
+    ended = {entry["provider"]: entry["sessions"] for entry in logged if entry["event"] == "sessions of removed identity provider ended"}
+    assert ended == dict.fromkeys({"corp", "partner"} - stay, 40)
 
 
 @pytest.mark.parametrize(
@@ -75,17 +75,17 @@ async def test_sessions_of_entries_end_with_the_keys_of_one_provider_and_its_own
     with capture_logs() as logged:
         await RemovedProviders(make_options(tmp_path, **keys), broker).run()
     assert await left(broker) == {*stay, "broken"}
-    told = {entry["provider"]: entry["sessions"] for entry in logged if entry["event"] == "sessions of removed identity provider ended"}
-    assert told == {"corp": 40, "partner": 40, **({} if stay else {"oidc": 1})}
+    ended = {entry["provider"]: entry["sessions"] for entry in logged if entry["event"] == "sessions of removed identity provider ended"}
+    assert ended == {"corp": 40, "partner": 40, **({} if stay else {"oidc": 1})}
 
 
-async def test_a_broker_that_is_away_is_asked_again(tmp_path: Path, broker: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unavailable_broker_is_retried(tmp_path: Path, broker: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     page, answers = broker.page, iter([BrokerError("away"), BrokerError("away")])
 
-    async def away_at_first(*asked: Any) -> Any:
+    async def away_at_first(*arguments: Any) -> Any:
         if (error := next(answers, None)) is not None:
             raise error
-        return await page(*asked)
+        return await page(*arguments)
 
     monkeypatch.setattr(broker, "page", away_at_first)
     with capture_logs() as logged:

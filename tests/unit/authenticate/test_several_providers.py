@@ -72,7 +72,7 @@ def query(url: str) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
 
 
-def asked(idp: FakeIdP, path: str) -> int:
+def request_count(idp: FakeIdP, path: str) -> int:
     return idp.count(path)
 
 
@@ -94,45 +94,45 @@ async def test_one_subject_at_three_providers_is_three_people(site: SeveralSite)
 
 @pytest.mark.parametrize(("chosen", "other"), PAIRS)
 @pytest.mark.parametrize("names_itself", ["as itself", "as the chosen one", "not at all"])
-async def test_a_code_of_another_provider_signs_nobody_in_and_is_shown_to_nobody_who_could_use_it(
+async def test_code_of_another_provider_is_rejected_and_not_disclosed(
     site: SeveralSite, chosen: str, other: str, names_itself: str
 ) -> None:
     browser = site.browser()
     callback = site.idps[other].pick(await to(site, browser, chosen), "alice")
-    said = query(callback)
+    parameters = query(callback)
     if names_itself == "as the chosen one":
-        said["iss"] = site.idps[chosen].issuer
+        parameters["iss"] = site.idps[chosen].issuer
     elif names_itself == "not at all":
-        del said["iss"]
-    response = await browser.get(f"{ORIGIN}/oauth2/callback?{urlencode(said)}")
+        del parameters["iss"]
+    response = await browser.get(f"{ORIGIN}/oauth2/callback?{urlencode(parameters)}")
     assert response.status == 400
     assert await site.sessions() == []
-    assert asked(site.idps[other], "/token") == 0
-    assert asked(site.idps[chosen], "/token") == (1 if names_itself == "as the chosen one" else 0)
+    assert request_count(site.idps[other], "/token") == 0
+    assert request_count(site.idps[chosen], "/token") == (1 if names_itself == "as the chosen one" else 0)
 
 
 @pytest.mark.parametrize(("chosen", "other"), PAIRS)
 async def test_an_error_of_another_provider_is_not_the_chosen_one_s(site: SeveralSite, chosen: str, other: str) -> None:
     browser = site.browser()
     url = await to(site, browser, chosen)
-    told = urlencode({"state": parse_qs(urlsplit(url).query)["state"][0], "error": "access_denied", "iss": site.idps[other].issuer})
-    assert (await browser.get(f"{ORIGIN}/oauth2/callback?{told}")).status == 400
+    error_query = urlencode({"state": parse_qs(urlsplit(url).query)["state"][0], "error": "access_denied", "iss": site.idps[other].issuer})
+    assert (await browser.get(f"{ORIGIN}/oauth2/callback?{error_query}")).status == 400
     assert (await browser.get(site.idps[chosen].pick(url, "alice"))).status == 302, "the attempt goes on"
 
 
 @pytest.mark.parametrize(("hostile", "other"), PAIRS)
 @pytest.mark.parametrize("trick", ["a token of the other", "the other's issuer", "the other's key", "the other's whole answer"])
 async def test_a_hostile_provider_s_people_are_never_another_s(site: SeveralSite, hostile: str, other: str, trick: str) -> None:
-    mine, theirs = site.idps[hostile], site.idps[other]
+    mine, others = site.idps[hostile], site.idps[other]
     if trick == "a token of the other":
-        mine.bend.token = lambda header, claims: signed(header | {"kid": theirs.kid}, claims, theirs.signing_key, theirs.algorithm)
-        mine.bend.claims = {"iss": theirs.issuer}
+        mine.bend.token = lambda header, claims: signed(header | {"kid": others.kid}, claims, others.signing_key, others.algorithm)
+        mine.bend.claims = {"iss": others.issuer}
     elif trick == "the other's issuer":
-        mine.bend.claims = {"iss": theirs.issuer}
+        mine.bend.claims = {"iss": others.issuer}
     elif trick == "the other's key":
-        mine.bend.token = lambda header, claims: signed(header | {"kid": theirs.kid}, claims, theirs.signing_key, theirs.algorithm)
+        mine.bend.token = lambda header, claims: signed(header | {"kid": others.kid}, claims, others.signing_key, others.algorithm)
     else:
-        answer = theirs.signed_in("alice")
+        answer = others.signed_in("alice")
         mine.bend.tokens = {name: answer[name] for name in ("id_token", "access_token")}
     browser = site.browser()
     response = await browser.get(mine.pick(await to(site, browser, hostile), "alice"))
@@ -147,38 +147,38 @@ async def test_a_code_that_a_hostile_provider_has_seen_is_no_answer_of_another(
 ) -> None:
     """Mix-up (RFC 9700 4.4) without `iss`: the hostile provider redirects its users to another provider, with the challenge of an attempt
     that it began.  It receives their code at its token endpoint, and presents the code in its own browser."""
-    mine, theirs = site.idps[hostile], site.idps[other]
-    for idp in (mine, theirs):
+    mine, others = site.idps[hostile], site.idps[other]
+    for idp in (mine, others):
         idp.bend.discovery = {"authorization_response_iss_parameter_supported": ABSENT}
     mallory, victim = site.browser(), site.browser()
     own = query(await to(site, mallory, other))
     sent_on = {**own, "state": query(await to(site, victim, hostile))["state"]}
-    code = query(theirs.pick(f"{theirs.issuer}/authorize?{urlencode(sent_on)}", "alice"))["code"]
+    code = query(others.pick(f"{others.issuer}/authorize?{urlencode(sent_on)}", "alice"))["code"]
     assert (await victim.get(f"{ORIGIN}/oauth2/callback?{urlencode({'code': code, 'state': sent_on['state']})}")).status == 400
-    assert asked(mine, "/token") == 1, "it has seen the code"
+    assert request_count(mine, "/token") == 1, "it has seen the code"
     with capture_logs() as logged:
         response = await mallory.get(f"{ORIGIN}/oauth2/callback?{urlencode({'code': brought(code), 'state': own['state']})}")
     assert [line["provider"] for line in logged if "authorization code replay rejected" in line["event"]] == [other]
-    assert (response.status, asked(theirs, "/token")) == (400, 0)
+    assert (response.status, request_count(others, "/token")) == (400, 0)
     assert await site.sessions() == []
 
 
 @pytest.mark.parametrize(("hostile", "other"), PAIRS)
-async def test_a_provider_whose_endpoints_are_another_s_signs_in_none_of_its_people(site: SeveralSite, hostile: str, other: str) -> None:
-    theirs = site.idps[other]
+async def test_provider_with_endpoints_of_another_signs_in_none_of_its_users(site: SeveralSite, hostile: str, other: str) -> None:
+    others = site.idps[other]
     names = {"authorization": "authorize", "token": "token", "userinfo": "userinfo"}
-    site.idps[hostile].bend.discovery = {f"{name}_endpoint": f"{theirs.issuer}/{path}" for name, path in names.items()}
-    site.idps[hostile].bend.discovery["jwks_uri"] = f"{theirs.issuer}/jwks"
+    site.idps[hostile].bend.discovery = {f"{name}_endpoint": f"{others.issuer}/{path}" for name, path in names.items()}
+    site.idps[hostile].bend.discovery["jwks_uri"] = f"{others.issuer}/jwks"
     browser = site.browser()
     url = (await browser.get(choice_url(site, gate_idp=hostile))).location
-    for issuer in (theirs.issuer, site.idps[hostile].issuer):
-        response = await browser.get(theirs.pick(url, "alice", iss=issuer))
+    for issuer in (others.issuer, site.idps[hostile].issuer):
+        response = await browser.get(others.pick(url, "alice", iss=issuer))
         assert response.status in (400, 503)
     assert await site.sessions() == []
 
 
 @pytest.mark.parametrize("sub", ["corp/alice", "/alice", "../corp/alice"])
-async def test_a_subject_that_looks_like_another_provider_s_person_is_none(site: SeveralSite, sub: str) -> None:
+async def test_subject_resembling_another_provider_s_user_is_rejected(site: SeveralSite, sub: str) -> None:
     _, session = await signed_in(site, "corp")
     mallory = site.idps["partner"]
     mallory.bend.claims, mallory.bend.userinfo = {"sub": sub}, {"sub": sub}
@@ -192,9 +192,7 @@ async def test_a_subject_that_looks_like_another_provider_s_person_is_none(site:
     assert [record.id for record in await site.sessions()] == [session.id]
 
 
-async def test_who_has_an_id_after_somebody_else_has_nothing_of_theirs(
-    site: SeveralSite, tmp_path: Path, django_pages: ASGIHandler
-) -> None:
+async def test_reused_id_inherits_nothing_from_previous_user(site: SeveralSite, tmp_path: Path, django_pages: ASGIHandler) -> None:
     """The entry now points at another issuer, where another user has the same subject."""
     _, session = await signed_in(site, "partner")
     user = UserRecord(session.user_id, name="Alice", issuer=session.effective_issuer)
@@ -215,7 +213,7 @@ async def test_who_has_an_id_after_somebody_else_has_nothing_of_theirs(
 
 
 @pytest.mark.parametrize("answer", [{"gate_address": "<script>x</script>@nowhere.example"}, {"gate_idp": "gone"}, {}])
-async def test_no_answer_to_the_question_can_be_framed_or_says_again_what_the_link_said(site: SeveralSite, answer: dict[str, str]) -> None:
+async def test_provider_page_cannot_be_framed_or_echo_the_link(site: SeveralSite, answer: dict[str, str]) -> None:
     page = await site.browser().get(choice_url(site, **answer))
     assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
     assert page.headers["x-frame-options"] == "DENY"
@@ -224,7 +222,7 @@ async def test_no_answer_to_the_question_can_be_framed_or_says_again_what_the_li
     assert page.set_cookies == []
 
 
-async def test_a_choice_that_somebody_else_made_signs_their_victim_in_nowhere(site: SeveralSite) -> None:
+async def test_choice_made_by_attacker_signs_victim_in_nowhere(site: SeveralSite) -> None:
     """A link with the sender's attempt, opened by another: each callback is for the browser that began it."""
     sender, victim = site.browser(), site.browser()
     callback = site.idps["partner"].pick(await to(site, sender, "partner"), "alice")
@@ -233,14 +231,14 @@ async def test_a_choice_that_somebody_else_made_signs_their_victim_in_nowhere(si
 
 
 @pytest.mark.parametrize(("teller", "other"), PAIRS)
-async def test_the_word_of_one_provider_signs_nobody_of_another_out(site: SeveralSite, teller: str, other: str) -> None:
+async def test_logout_by_one_provider_affects_no_user_of_another(site: SeveralSite, teller: str, other: str) -> None:
     _, session = await signed_in(site, other)
-    mine, theirs, logout = site.idps[teller], site.idps[other], site.service.provider_logout
+    mine, others, logout = site.idps[teller], site.idps[other], site.service.provider_logout
     sid = f"{SID}-{other}"
     assert await logout.back_channel(mine.logout_token(sid=sid)) == 0
     assert await logout.back_channel(mine.logout_token(sub="alice")) == 0
     assert await logout.front_channel(mine.issuer, sid) == 0
-    for forged in (mine.logout_token(sid=sid, iss=theirs.issuer), mine.logout_token(sub="alice", iss=theirs.issuer)):
+    for forged in (mine.logout_token(sid=sid, iss=others.issuer), mine.logout_token(sub="alice", iss=others.issuer)):
         with pytest.raises(InvalidSignedToken):
             await logout.back_channel(forged)
     with pytest.raises(InvalidSignedToken, match="another issuer"):
@@ -250,7 +248,7 @@ async def test_the_word_of_one_provider_signs_nobody_of_another_out(site: Severa
     with pytest.raises(BadRequest):
         await logout.front_channel("https://idp.nobody.example", sid)
     assert [record.id for record in await site.sessions()] == [session.id]
-    assert await logout.back_channel(theirs.logout_token(sid=sid)) == 1
+    assert await logout.back_channel(others.logout_token(sid=sid)) == 1
 
 
 @pytest.mark.parametrize("id", IDS)
@@ -266,7 +264,7 @@ async def test_a_session_is_refreshed_revoked_and_signed_out_at_its_own_provider
     assert {other: len(idp.requests) > before[other] for other, idp in site.idps.items()} == {other: other == id for other in IDS}
 
 
-async def test_one_provider_that_is_away_keeps_nobody_of_another_out(site: SeveralSite) -> None:
+async def test_outage_of_one_provider_blocks_no_user_of_another(site: SeveralSite) -> None:
     site.idps["partner"].bend.answers[DISCOVERY] = Answer(status=500)
     assert (await site.browser().get(choice_url(site, gate_idp="partner"))).status == 503
     await signed_in(site, "corp")
@@ -279,7 +277,7 @@ async def test_a_start_asks_no_provider(site: SeveralSite) -> None:
     assert all(not idp.requests for idp in site.idps.values())
 
 
-async def test_the_question_is_a_page_without_a_script_that_nobody_frames(site: SeveralSite) -> None:
+async def test_provider_page_has_no_script_and_cannot_be_framed(site: SeveralSite) -> None:
     browser = site.browser()
     page = await browser.get(site.sign_in_url())
     policy = page.headers["content-security-policy"]
@@ -307,7 +305,7 @@ async def test_an_address_that_is_typed_chooses_and_goes_along(site: SeveralSite
     assert parse_qs(urlsplit(response.location).query)["login_hint"] == [address.strip()]
 
 
-async def test_a_browser_is_not_asked_twice_until_its_person_signs_out(site: SeveralSite) -> None:
+async def test_provider_choice_is_remembered_until_sign_out(site: SeveralSite) -> None:
     browser, session = await signed_in(site, "partner")
     await site.service.sessions.end(session)
     assert (await browser.get(site.sign_in_url())).location.startswith(site.idps["partner"].issuer)
@@ -344,17 +342,17 @@ async def test_a_planted_choice_is_a_question(site: SeveralSite, planted: str) -
     "answer",
     [{"gate_idp": "gone"}, {"gate_idp": ""}, {}, {"gate_idp": "corp", "gate_choice": ""}, {"gate_idp": "corp", "gate_choice": "a=b"}],
 )
-async def test_only_a_link_of_ours_with_one_of_its_providers_leads_on(site: SeveralSite, answer: dict[str, str]) -> None:
+async def test_only_valid_link_with_configured_provider_continues(site: SeveralSite, answer: dict[str, str]) -> None:
     response = await site.browser().get(choice_url(site, **answer))
     assert response.status == (200 if answer in ({"gate_idp": ""}, {}) else 400)
     assert response.set_cookies == []
 
 
-@pytest.mark.parametrize("twice", ["gate_idp", "gate_choice", "gate_address"])
-async def test_an_answer_that_says_a_thing_twice_is_refused(site: SeveralSite, twice: str) -> None:
+@pytest.mark.parametrize("name", ["gate_idp", "gate_choice", "gate_address"])
+async def test_response_with_duplicate_parameter_is_refused(site: SeveralSite, name: str) -> None:
     url = choice_url(site, gate_idp="corp", gate_address="ann@corp.example")
-    said = parse_qs(urlsplit(url).query)[twice][0]
-    assert (await site.browser().get(f"{url}&{urlencode({twice: said})}")).status == 400
+    value = parse_qs(urlsplit(url).query)[name][0]
+    assert (await site.browser().get(f"{url}&{urlencode({name: value})}")).status == 400
 
 
 async def test_a_replayed_question_expires(site: SeveralSite) -> None:
@@ -376,7 +374,7 @@ async def test_a_route_s_providers_are_offered_and_no_others(site: SeveralSite) 
     assert (await site.browser().get(url("gone"))).status == 400
 
 
-async def test_a_program_s_person_is_offered_the_providers_of_its_host_and_is_taken_from_no_other(site: SeveralSite) -> None:
+async def test_programmatic_sign_in_offers_and_accepts_only_providers_of_its_host(site: SeveralSite) -> None:
     params = {"gate_callback_uri": f"{APP}/.gate/callback/", "gate_programmatic": "true", "gate_providers": "corp partner"}
     url = site.service.signer.sign(f"{ORIGIN}/.gate/sign_in", {"gate_redirect_uri": "http://localhost:7000/cb", **params}, site.clock())
     browser = site.browser()
@@ -397,15 +395,13 @@ async def test_a_program_s_person_is_offered_the_providers_of_its_host_and_is_ta
 
 async def test_a_link_to_the_portal_may_name_the_provider(site: SeveralSite) -> None:
     browser = site.browser()
-    begun = (await browser.get(f"{ORIGIN}/.gate/?gate_idp=third")).location
-    assert (await browser.get(begun)).location.startswith(site.idps["third"].issuer)
-    begun = (await browser.get(f"{ORIGIN}/.gate/?gate_idp=gone")).location
-    assert (await browser.get(begun)).status == 400
+    started = (await browser.get(f"{ORIGIN}/.gate/?gate_idp=third")).location
+    assert (await browser.get(started)).location.startswith(site.idps["third"].issuer)
+    started = (await browser.get(f"{ORIGIN}/.gate/?gate_idp=gone")).location
+    assert (await browser.get(started)).status == 400
 
 
-async def test_an_attempt_of_a_provider_that_was_removed_or_renamed_meanwhile_is_over(
-    site: SeveralSite, tmp_path: Path, django_pages: ASGIHandler
-) -> None:
+async def test_attempt_of_removed_or_renamed_provider_is_invalid(site: SeveralSite, tmp_path: Path, django_pages: ASGIHandler) -> None:
     browser = site.browser()
     callback = site.idps["partner"].pick(await to(site, browser, "partner"), "alice")
     for entries in (
@@ -420,5 +416,5 @@ async def test_an_attempt_of_a_provider_that_was_removed_or_renamed_meanwhile_is
         assert response.status == 400
         assert await later.sessions() == []
         await later.service.stop()
-    assert asked(site.idps["partner"], "/token") == 0
-    assert asked(site.idps["corp"], "/token") == 0
+    assert request_count(site.idps["partner"], "/token") == 0
+    assert request_count(site.idps["corp"], "/token") == 0

@@ -15,14 +15,14 @@ BOTH = StepUpRequest(("mfa", "hw"), 900)
 def test_it_comes_by_the_signed_url_and_stays_with_the_attempt() -> None:
     assert StepUpRequest.from_url({"gate_acr_values": "mfa hw", "gate_max_age": "900"}) == BOTH
     assert StepUpRequest.from_url({}) == StepUpRequest()
-    for asked in (
+    for requirements in (
         BOTH,
         StepUpRequest(("mfa",)),
         StepUpRequest(max_age=60),
         StepUpRequest(("mfa",), 60, force_reauthentication=True),
         StepUpRequest(),
     ):
-        assert StepUpRequest.from_attempt(asked.to_attempt()) == asked
+        assert StepUpRequest.from_attempt(requirements.to_attempt()) == requirements
     assert StepUpRequest(force_reauthentication=True).to_attempt() == {}
 
 
@@ -33,7 +33,7 @@ def test_what_is_no_time_is_refused(age: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "prompt", "params"),
+    ("requirements", "prompt", "params"),
     [
         (BOTH, "", {"acr_values": "mfa hw", "max_age": "900"}),
         (StepUpRequest(max_age=60, force_reauthentication=True), "", {"max_age": "60", "prompt": "login"}),
@@ -44,8 +44,8 @@ def test_what_is_no_time_is_refused(age: str) -> None:
         (StepUpRequest(), "consent", {}),
     ],
 )
-def test_the_provider_is_asked_for_it(asked: StepUpRequest, prompt: str, params: dict[str, str]) -> None:
-    assert asked.request_params({"prompt": prompt}, "login") == params
+def test_setting_is_requested_from_provider(requirements: StepUpRequest, prompt: str, params: dict[str, str]) -> None:
+    assert requirements.request_params({"prompt": prompt}, "login") == params
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,11 @@ def test_the_provider_is_asked_for_it(asked: StepUpRequest, prompt: str, params:
         ('{"id_token": 1}', None),
     ],
 )
-def test_the_time_of_the_sign_in_is_asked_for_by_name_where_the_provider_looks_at_that(usual: str, claims: Any) -> None:
-    asked = StepUpRequest(max_age=60)
-    found = asked.request_params({"claims": usual}, "login", supports_claims_parameter=True)["claims"]
+def test_auth_time_is_requested_by_name_where_provider_requires_it(usual: str, claims: Any) -> None:
+    requirements = StepUpRequest(max_age=60)
+    found = requirements.request_params({"claims": usual}, "login", supports_claims_parameter=True)["claims"]
     assert (usual if claims is None else json.dumps(claims, separators=(",", ":"))) == found
-    assert "claims" not in asked.request_params({"claims": usual}, "login")
+    assert "claims" not in requirements.request_params({"claims": usual}, "login")
     assert "claims" not in StepUpRequest(("mfa",)).request_params({}, "login", supports_claims_parameter=True)
 
 

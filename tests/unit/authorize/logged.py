@@ -23,12 +23,12 @@ CHECKSUM = "c0ffee"
 
 
 def log_decision(
-    directory: Path, request_id: str, person: Identity | None, target: str = "/a", policy: Any = POLICY, **facts: Any
+    directory: Path, request_id: str, identity: Identity | None, target: str = "/a", policy: Any = POLICY, **facts: Any
 ) -> LoggedDecision:
     options = make_options(directory, policy=policy)
-    asked = request(target, source_ip="192.0.2.1", **facts)
-    decision = decide(asked, person, route_table(options), NOW)
-    sources = IdentityRecords(Record(SESSION, "s1", {}, 7, NOW - 90.0), None, None) if person else None
-    judged = DecisionLogEntry(request_id, asked, decision, person, 0.002, "192.0.2.1", decided_at=NOW, sources=sources)
-    write_entries([(judged, DecisionLogSettings.from_options(options, CHECKSUM))])
+    incoming = request(target, source_ip="192.0.2.1", **facts)
+    decision = decide(incoming, identity, route_table(options), NOW)
+    sources = IdentityRecords(Record(SESSION, "s1", {}, 7, NOW - 90.0), None, None) if identity else None
+    entry = DecisionLogEntry(request_id, incoming, decision, identity, 0.002, "192.0.2.1", decided_at=NOW, sources=sources)
+    write_entries([(entry, DecisionLogSettings.from_options(options, CHECKSUM))])
     return LoggedDecision.objects.get(request_id=request_id)

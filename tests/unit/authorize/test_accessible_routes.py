@@ -65,17 +65,17 @@ async def test_what_is_listed_is_what_the_requests_are_let_in_for(tmp_path: Path
         await settled()
         for subject, _, _ in PEOPLE:
             for address in ("10.1.2.3", "203.0.113.9"):
-                asker = PolicyRequest("GET", AUTHENTICATE, None, "/.gate/", source_ip=address, headers=((b"x-env", b"a"),))
+                page_request = PolicyRequest("GET", AUTHENTICATE, None, "/.gate/", source_ip=address, headers=((b"x-env", b"a"),))
                 cookie = signed_in(cookies, f"s{subject}", AUTHENTICATE, issued=1000.0, expires=2000.0).encode()
-                listed = {id(each.route): each for each in await service.accessible_routes(asker, [cookie])}
+                listed = {id(each.route): each for each in await service.accessible_routes(page_request, [cookie])}
                 for route in service.routes.routes():
                     page = EntryPoint.for_route(route, service.default_ports)
                     assert page is not None or route.route.regex
-                    start = page.build_request(asker, asker.headers) if page is not None else None
-                    outcome = await judged(service, start, cookies, subject) if start is not None else None
+                    start = page.build_request(page_request, page_request.headers) if page is not None else None
+                    outcome = await check(service, start, cookies, subject) if start is not None else None
                     opens = outcome is not None and outcome[0] in (Outcome.ALLOWED, Outcome.STEP_UP) and outcome[1] is route
                     expected = opens and route.route.portal != "hide"
-                    assert (id(route) in listed) is expected, (route.route.from_, route.route.policy, asker.source_ip, outcome)
+                    assert (id(route) in listed) is expected, (route.route.from_, route.route.policy, page_request.source_ip, outcome)
                     if expected and outcome is not None:
                         assert listed[id(route)].needs_step_up is (outcome[0] is Outcome.STEP_UP)
                     if outcome is not None:
@@ -83,20 +83,20 @@ async def test_what_is_listed_is_what_the_requests_are_let_in_for(tmp_path: Path
     assert {(Outcome.ALLOWED, True), (Outcome.ALLOWED, False), (Outcome.STEP_UP, True), (Outcome.FORBIDDEN, False)} <= outcomes
 
 
-async def judged(service: AuthorizeService, asked: PolicyRequest, cookies: SessionCookies, subject: str) -> tuple[Outcome, object] | None:
+async def check(service: AuthorizeService, incoming: PolicyRequest, cookies: SessionCookies, subject: str) -> tuple[Outcome, object] | None:
     """By the door that requests go through, at the application's own host."""
-    cookie = signed_in(cookies, f"s{subject}", asked.host_port, issued=1000.0, expires=2000.0).encode()
-    decision = (await service.check(asked, [cookie])).decision
+    cookie = signed_in(cookies, f"s{subject}", incoming.host_port, issued=1000.0, expires=2000.0).encode()
+    decision = (await service.check(incoming, [cookie])).decision
     return decision.outcome, decision.route
 
 
-async def listed(*routes: Any, asker: PolicyRequest | None = None, **facts: Any) -> tuple[AccessibleRoute, ...]:
-    found, person = table(*routes), user(**facts)
+async def listed(*routes: Any, page_request: PolicyRequest | None = None, **facts: Any) -> tuple[AccessibleRoute, ...]:
+    found, identity = table(*routes), user(**facts)
 
-    def judge(asked: PolicyRequest) -> Decision:
-        return decide(asked, person, found, NOW)
+    def evaluate(incoming: PolicyRequest) -> Decision:
+        return decide(incoming, identity, found, NOW)
 
-    return await EntryPoints(found, HTTPS).find_accessible(asker or request("/.gate/", AUTHENTICATE), judge)
+    return await EntryPoints(found, HTTPS).find_accessible(page_request or request("/.gate/", AUTHENTICATE), evaluate)
 
 
 async def test_a_start_page_that_is_another_route_s_is_none_of_this_one() -> None:
@@ -105,12 +105,12 @@ async def test_a_start_page_that_is_another_route_s_is_none_of_this_one() -> Non
 
 
 async def test_redirects_and_hosts_with_a_wildcard_are_not_listed() -> None:
-    gone, shown = (
+    gone, listed_table = (
         Route.model_validate({"from": f"https://{host}", "redirect": {"host_redirect": "new.example.com"}, **keys})
         for host, keys in (("old.example.com", {}), ("also-old.example.com", {"portal": "show"}))
     )
     everywhere = make_route("*.example.com", allow_any_authenticated_user=True)
-    assert [each.route.route for each in await listed(gone, shown, everywhere)] == [shown]
+    assert [each.route.route for each in await listed(gone, listed_table, everywhere)] == [listed_table]
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_the_start_page_is_what_the_route_names(keys: dict[str, Any], path: str 
     ],
 )
 async def test_partially_accessible_routes_are_marked(rule: dict[str, Any], is_partial: bool) -> None:
-    asker = PolicyRequest("GET", AUTHENTICATE, None, "/.gate/", source_ip="10.1.1.1", headers=((b"x-env", b"prod"),))
-    (found,) = await listed(make_route(policy={"allow": {"and": [rule]}}), asker=asker)
+    page_request = PolicyRequest("GET", AUTHENTICATE, None, "/.gate/", source_ip="10.1.1.1", headers=((b"x-env", b"prod"),))
+    (found,) = await listed(make_route(policy={"allow": {"and": [rule]}}), page_request=page_request)
     assert found.is_partially_accessible is is_partial
     (quiet,) = await listed(make_route(policy=[{"mode": "shadow", "deny": rule}, {"allow": {"and": [{"domain": "corp.com"}]}}]))
     assert not quiet.is_partially_accessible
@@ -149,11 +149,13 @@ async def test_partially_accessible_routes_are_marked(rule: dict[str, Any], is_p
 
 def test_request_specific_headers_are_not_reused() -> None:
     headers = ((b"host", b"auth.example.com"), (b"cookie", b"a=b"), (b"referer", b"x"), (b"user-agent", b"x"))
-    asker = PolicyRequest("GET", AUTHENTICATE, None, "/.gate/", query="q=a", origin="https://x", source_ip="192.0.2.7", headers=headers)
+    page_request = PolicyRequest(
+        "GET", AUTHENTICATE, None, "/.gate/", query="q=a", origin="https://x", source_ip="192.0.2.7", headers=headers
+    )
     route = table(make_route("app.example.com:8443", allow_any_authenticated_user=True)).routes()[0]
     page = EntryPoint.for_route(route, HTTPS)
     assert page is not None
-    start = page.build_request(asker, ambient_headers(headers))
+    start = page.build_request(page_request, ambient_headers(headers))
     assert (start.method, start.host_port, start.path, start.query, start.origin) == ("GET", "app.example.com:8443", "/", "", "")
     assert start.headers == ((b"host", b"app.example.com:8443"), (b"user-agent", b"x"))
     assert start.source_ip == "192.0.2.7"

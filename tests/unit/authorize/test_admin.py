@@ -19,7 +19,7 @@ from authorize.models import LoggedDecision
 from authorize.policy.decision import Outcome
 from authorize.policy.reasons import Reason
 from authorize.route_settings import route_table
-from tests.support.admin import AdminPages, text_of
+from tests.support.admin import AdminPages, visible_text
 from tests.support.options import make_options
 from tests.unit.authorize.builders import user
 from tests.unit.authorize.logged import APP, CHECKSUM, POLICY, log_decision
@@ -61,9 +61,9 @@ def paths_in(page: HttpResponse) -> list[str]:
     ],
 )
 def test_the_log_is_searched(pages, query: dict[str, str], found: list[str]) -> None:
-    shown = pages().get(LOG, **query)
-    assert shown.status_code == 200
-    assert paths_in(shown) == found
+    page = pages().get(LOG, **query)
+    assert page.status_code == 200
+    assert paths_in(page) == found
 
 
 def test_every_link_has_text(pages) -> None:
@@ -81,16 +81,16 @@ def test_decision_links_to_explanation_user_and_route(pages) -> None:
 
 def test_decisions_stand_under_their_day_and_hour_in_the_zone_of_the_reader(pages) -> None:
     staff = pages()
-    assert "Friday, 15 January 2027 08:00 UTC 2 shown 08:00:00 allowed ann@corp.com" in text_of(staff.get(LOG))
-    assert "Friday, 15 January 2027 13:00 IST" in text_of(staff.get(LOG, zone="Asia/Kolkata"))
-    assert "13:30:00 allowed" in text_of(staff.get(LOG)), "the choice is kept"
+    assert "Friday, 15 January 2027 08:00 UTC 2 shown 08:00:00 allowed ann@corp.com" in visible_text(staff.get(LOG))
+    assert "Friday, 15 January 2027 13:00 IST" in visible_text(staff.get(LOG, zone="Asia/Kolkata"))
+    assert "13:30:00 allowed" in visible_text(staff.get(LOG)), "the choice is kept"
     found = {"from": "2027-01-15T13:30", "to": "2027-01-15T13:31"}
     assert paths_in(staff.get(LOG, **found)) == ["/wages", "/a"]
     assert paths_in(staff.get(LOG, **found, zone="UTC")) == []
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "message"),
     [
         ({"outcome": "<b>"}, "<b> is no outcome"),
         ({"from": "soon"}, "soon is no"),
@@ -102,29 +102,29 @@ def test_decisions_stand_under_their_day_and_hour_in_the_zone_of_the_reader(page
         ({"user": "a\x00b"}, "No matching decisions."),
     ],
 )
-def test_invalid_filters_and_empty_results_are_reported(pages, query: dict[str, str], said: str) -> None:
+def test_invalid_filters_and_empty_results_are_reported(pages, query: dict[str, str], message: str) -> None:
     page = pages().get(LOG, **query)
     assert page.status_code == 200
-    assert said in text_of(page)
+    assert message in visible_text(page)
     assert b"<b>" not in page.content
 
 
 def test_empty_log_has_explanation(pages, tmp_path: Path) -> None:
     LoggedDecision.objects.all().delete()
-    assert "No decisions yet" in text_of(pages().get(LOG))
+    assert "No decisions yet" in visible_text(pages().get(LOG))
 
 
 def test_disabled_log_has_explanation(pages, tmp_path: Path) -> None:
     LoggedDecision.objects.all().delete()
-    assert "The decision log is disabled: decision_log_size is 0." in text_of(
+    assert "The decision log is disabled: decision_log_size is 0." in visible_text(
         pages(options=make_options(tmp_path, decision_log_size=0)).get(LOG)
     )
 
 
 def test_a_decision_s_page_is_its_explanation(pages) -> None:
     staff = pages()
-    said = text_of(staff.get(LOG + "explain/", request="a1"))
-    for words in (
+    text = visible_text(staff.get(LOG + "explain/", request="a1"))
+    for expected in (
         "Forbidden",
         "allowed_users",
         "(decisive)",
@@ -133,17 +133,17 @@ def test_a_decision_s_page_is_its_explanation(pages) -> None:
         "session: changed",
         "policy[0]",
     ):
-        assert words in said
+        assert expected in text
     row = LoggedDecision.objects.get(request_id="a1")
-    assert text_of(staff.get(f"{LOG}{row.pk}/change/")).partition("Ask about")[0] == said.partition("Ask about")[0]
+    assert visible_text(staff.get(f"{LOG}{row.pk}/change/")).partition("Ask about")[0] == text.partition("Ask about")[0]
     assert re.search(r'<a href="/admin/databroker/user/[^"]+/change/">', staff.get(f"{LOG}{row.pk}/change/").content.decode())
     assert staff.get(f"{LOG}999/change/").status_code == 302
 
 
 def test_an_invented_request_is_explained(pages) -> None:
-    said = text_of(pages().get(LOG + "explain/", url="https://app.example.com/open/x", headers="X-A: b", address="10.0.0.1"))
-    assert f"Allowed: {Reason.PUBLIC.value}" in said
-    assert said.count("Allowed") == 1
+    text = visible_text(pages().get(LOG + "explain/", url="https://app.example.com/open/x", headers="X-A: b", address="10.0.0.1"))
+    assert f"Allowed: {Reason.PUBLIC.value}" in text
+    assert text.count("Allowed") == 1
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_an_invented_request_is_explained(pages) -> None:
 )
 def test_explain_errors_are_reported(pages, query: dict[str, str], problem: str) -> None:
     staff = pages()
-    assert problem in text_of(staff.get(LOG + "explain/", **query))
+    assert problem in visible_text(staff.get(LOG + "explain/", **query))
     answer = staff.get(LOG + "explain.json", **query)
     assert answer.status_code in (400, 404)
     assert problem in answer.json()["error"]
@@ -189,17 +189,17 @@ def test_replay_lists_changed_outcomes(pages, tmp_path: Path) -> None:
     staff = pages(
         authorize=SimpleNamespace(routes=route_table(make_options(tmp_path, policy=[{**APP, "allowed_users": ["bob@corp.com"]}])))
     )
-    form = text_of(staff.get(LOG + "replay/"))
+    form = visible_text(staff.get(LOG + "replay/"))
     assert "with the current configuration" in form
     assert "decisions replayed" not in form, "only the button asks for it"
-    said = text_of(staff.post(LOG + "replay/", hours="1"))
-    assert "2 of 2 decisions replayed." in said
-    assert "Newly denied Route User Requests Latest Reason Wages ann@corp.com 1 Explain" in said
-    assert "Newly allowed Route User Requests Latest Reason Wages bob@corp.com 1 Explain" in said
+    text = visible_text(staff.post(LOG + "replay/", hours="1"))
+    assert "2 of 2 decisions replayed." in text
+    assert "Newly denied Route User Requests Latest Reason Wages ann@corp.com 1 Explain" in text
+    assert "Newly allowed Route User Requests Latest Reason Wages bob@corp.com 1 Explain" in text
 
 
 @pytest.mark.parametrize(
-    ("form", "said"),
+    ("form", "summary"),
     [
         ({}, "2 of 2 decisions replayed. No outcome changed."),
         ({"user": "bob@corp.com"}, "1 of 1 decision replayed."),
@@ -210,35 +210,35 @@ def test_replay_lists_changed_outcomes(pages, tmp_path: Path) -> None:
         ({"hours": "<b>"}, "<b> must be"),
     ],
 )
-def test_replay_is_filtered_by_route_user_and_time(pages, form: dict[str, str], said: str) -> None:
+def test_replay_is_filtered_by_route_user_and_time(pages, form: dict[str, str], summary: str) -> None:
     recent()
     page = pages().post(LOG + "replay/", **{"hours": "24", **form})
-    assert said in text_of(page)
+    assert summary in visible_text(page)
     assert b"<b>" not in page.content
 
 
 def test_what_can_not_be_made_again_is_counted(pages) -> None:
     recent(outcome="unavailable")
-    said = text_of(pages().post(LOG + "replay/", hours="1"))
-    assert "Not replayed 2 decisions: 2: the data broker" in said
+    text = visible_text(pages().post(LOG + "replay/", hours="1"))
+    assert "Not replayed 2 decisions: 2: the data broker" in text
 
 
 def test_an_older_decision_is_not_among_those_of_the_last_hours(pages) -> None:
     LoggedDecision.objects.update(decided_at=timezone.now() - timedelta(hours=2))
     staff = pages()
-    assert "No matching decisions." in text_of(staff.post(LOG + "replay/", hours="1"))
-    assert "2 of 2 decisions replayed." in text_of(staff.post(LOG + "replay/", hours="3"))
+    assert "No matching decisions." in visible_text(staff.post(LOG + "replay/", hours="1"))
+    assert "2 of 2 decisions replayed." in visible_text(staff.post(LOG + "replay/", hours="3"))
 
 
 def test_replay_reports_limit_and_rejects_concurrent_replay(pages, monkeypatch: pytest.MonkeyPatch) -> None:
     recent()
     monkeypatch.setattr(replay, "MAX_DECISIONS", 1)
     staff = pages()
-    said = text_of(staff.post(LOG + "replay/", hours="1"))
-    assert "1 of 1 decision" in said
-    assert "newest 1 decisions" in said
+    text = visible_text(staff.post(LOG + "replay/", hours="1"))
+    assert "1 of 1 decision" in text
+    assert "newest 1 decisions" in text
     with replay._one_at_a_time:
-        assert "another replay is running" in text_of(staff.post(LOG + "replay/", hours="1"))
+        assert "another replay is running" in visible_text(staff.post(LOG + "replay/", hours="1"))
 
 
 def test_a_decision_leads_to_the_replay_of_its_route(pages) -> None:
@@ -251,7 +251,7 @@ def test_a_decision_leads_to_the_replay_of_its_route(pages) -> None:
 def test_the_log_can_not_be_changed(pages) -> None:
     staff = pages()
     assert staff.get(LOG + "add/").status_code == 403
-    assert "delete" not in text_of(staff.get(LOG)).lower()
+    assert "delete" not in visible_text(staff.get(LOG)).lower()
     assert staff.get(LOG + "1/delete/").status_code in (302, 403)
 
 

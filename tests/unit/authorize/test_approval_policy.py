@@ -15,7 +15,7 @@ RULES = ApprovalPolicy([make_route("open.example.com"), WAGES])
 
 
 @pytest.mark.parametrize(
-    ("person", "expected"),
+    ("attributes", "expected"),
     [
         ({"group_ids": frozenset({"leads"})}, True),
         ({"claims": {"role": ("boss",)}}, True),
@@ -28,8 +28,8 @@ RULES = ApprovalPolicy([make_route("open.example.com"), WAGES])
         ({"group_ids": frozenset({"leads"}), "session_id": "bearer/x"}, False),
     ],
 )
-def test_approver_must_match_for_certain(person: dict[str, Any], expected: bool) -> None:
-    assert RULES.may_approve(WAGES.grant_key, user(**person), NOW) is expected
+def test_approver_must_match_for_certain(attributes: dict[str, Any], expected: bool) -> None:
+    assert RULES.may_approve(WAGES.grant_key, user(**attributes), NOW) is expected
 
 
 def test_an_approver_is_of_a_provider_that_the_route_is_for() -> None:
@@ -40,7 +40,7 @@ def test_an_approver_is_of_a_provider_that_the_route_is_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("person", "keys", "expected"),
+    ("attributes", "keys", "expected"),
     [
         ({"provider": "corp"}, {}, True),
         ({"provider": "partner"}, {}, False),
@@ -50,9 +50,11 @@ def test_an_approver_is_of_a_provider_that_the_route_is_for() -> None:
         ({"provider": "corp", "session_id": "bearer/x"}, {}, False),
     ],
 )
-def test_a_user_requests_access_only_where_their_provider_is_accepted(person: dict[str, Any], keys: dict[str, Any], expected: bool) -> None:
+def test_a_user_requests_access_only_where_their_provider_is_accepted(
+    attributes: dict[str, Any], keys: dict[str, Any], expected: bool
+) -> None:
     route = make_route(allowed_groups=["payroll"], **{"identity_providers": ["corp"], "access_requests": KEYS, **keys})
-    assert may_request(route, user(**person)) is expected
+    assert may_request(route, user(**attributes)) is expected
 
 
 def test_only_current_routes_accept_access_requests() -> None:

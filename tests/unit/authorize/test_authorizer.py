@@ -22,7 +22,7 @@ def hosts(tmp_path) -> AuthorizeService:
 
 
 @pytest.mark.parametrize(
-    ("origin", "is_ours"),
+    ("origin", "is_own"),
     [
         ("https://a.example.com", True),
         ("https://a.example.com:443", True),
@@ -35,8 +35,8 @@ def hosts(tmp_path) -> AuthorizeService:
         ("null", False),
     ],
 )
-def test_route_origin(hosts, origin, is_ours):
-    assert hosts.is_route_origin(origin) is is_ours
+def test_route_origin(hosts, origin, is_own):
+    assert hosts.is_route_origin(origin) is is_own
 
 
 def test_the_host_of_tunnels_has_pages_where_browsers_reach_it_and_credentials_of_these_count(tmp_path):

@@ -105,7 +105,7 @@ def test_a_policy_test_that_holds_is_silent(tmp_path: Path, test: dict[str, Any]
 def test_failing_policy_test_reports_actual_outcome(tmp_path: Path, test: dict[str, Any], message: str, because: tuple[str, ...]) -> None:
     (failure,) = failures(tmp_path, test)
     assert failure.startswith(message)
-    assert all(words in failure for words in because)
+    assert all(expected in failure for expected in because)
 
 
 def test_failing_policy_test_has_location(tmp_path: Path) -> None:
@@ -123,8 +123,8 @@ def test_failing_policy_test_has_location(tmp_path: Path) -> None:
 
 def test_invalid_configuration_skips_policy_tests(tmp_path: Path) -> None:
     failing = {"url": "https://app.example.com/", "expect": "allow"}
-    wrong = checked(tmp_path, policy_tests=[failing], cookie_secure="perhaps").errors
-    assert [problem.key for problem in wrong] == ["cookie_secure"]
+    errors = checked(tmp_path, policy_tests=[failing], cookie_secure="perhaps").errors
+    assert [problem.key for problem in errors] == ["cookie_secure"]
     unusable = checked(tmp_path, policy_tests=[failing], policy=[*ROUTES, {**ROUTES[0], "prefix": "/a\\b"}]).errors
     assert [problem.key for problem in unusable] == ["policy[3].prefix"]
 
@@ -150,8 +150,8 @@ def test_a_route_behind_one_that_takes_everything_is_named_with_both_lines(tmp_p
 
 
 def test_warns_of_route_without_allow_rule(tmp_path: Path) -> None:
-    nobody = {"from": "https://b.example.com", "to": "http://a"}
-    assert [problem.key for problem in warnings(tmp_path, nobody, *ROUTES)] == ["policy[0]"]
+    closed = {"from": "https://b.example.com", "to": "http://a"}
+    assert [problem.key for problem in warnings(tmp_path, closed, *ROUTES)] == ["policy[0]"]
     assert warnings(tmp_path, {"from": "https://b.example.com", "redirect": {"https_redirect": True}}) == []
 
 
@@ -199,7 +199,7 @@ RULES = st.fixed_dictionaries(
         ),
     },
 )
-PERSON = {"groups": ["g"], "claims": {"team": "x", "email": "ann@example.com"}}
+ANN = {"groups": ["g"], "claims": {"team": "x", "email": "ann@example.com"}}
 
 
 @given(RULES)
@@ -215,14 +215,14 @@ def test_route_without_allow_rule_denies_all(rules: dict[str, Any]) -> None:
         assume(False)
     table = RouteTable.build([route], frozenset({443}), client_ca=None)
     options = SimpleNamespace(policy=[route], providers={"oidc": a_provider()}, first_provider=a_provider())
-    shown = {compiled.client_ca.id: "" for compiled in [compile_route(route, "policy[0]")] if compiled.client_ca}
-    certificate = ClientCertificate("", "", "", verdicts=shown)
-    asked = [
+    verdicts = {compiled.client_ca.id: "" for compiled in [compile_route(route, "policy[0]")] if compiled.client_ca}
+    certificate = ClientCertificate("", "", "", verdicts=verdicts)
+    requests = [
         PolicyRequest("GET", "app.example.com", None, "/", client_certificate=certificate),
         PolicyRequest("OPTIONS", "app.example.com", None, "/", "", "https://a", "GET", client_certificate=certificate),
     ]
-    people = [simulate_identity(person, options) for person in (SimulatedUser(), SimulatedUser("9"), SimulatedUser("7", **PERSON))]
-    enters = any(decide(request, person, table, 0.0).is_allowed for request in asked for person in people)
+    people = [simulate_identity(identity, options) for identity in (SimulatedUser(), SimulatedUser("9"), SimulatedUser("7", **ANN))]
+    enters = any(decide(request, identity, table, 0.0).is_allowed for request in requests for identity in people)
     assert bool(list(routes_without_allow_rule(options))) <= (not enters)
 
 
@@ -230,7 +230,7 @@ FINGERPRINT, SPKI = "ab" * 32, "q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s="
 
 
 @pytest.mark.parametrize(
-    ("shown", "outcome"),
+    ("facts", "outcome"),
     [
         ({}, "refuse"),
         ({"client_certificate": "good"}, "refuse"),
@@ -247,7 +247,7 @@ FINGERPRINT, SPKI = "ab" * 32, "q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s="
         ({"headers": {"X-Api-Version": "3"}}, "refuse"),
     ],
 )
-def test_a_policy_test_says_which_certificate_address_and_headers_come(tmp_path: Path, shown: dict[str, Any], outcome: str) -> None:
+def test_policy_test_specifies_certificate_address_and_headers(tmp_path: Path, facts: dict[str, Any], outcome: str) -> None:
     files = certificate_files(tmp_path, "app.example.com")
     tls = {"insecure_server": False, "certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
     (tmp_path / "clients.pem").write_bytes(authority().pem)
@@ -258,7 +258,7 @@ def test_a_policy_test_says_which_certificate_address_and_headers_come(tmp_path:
         {"http_header/x-api-version": "2"},
     ]
     routes = [{"from": "https://app.example.com", "to": "http://a", "policy": {"allow": {"or": allowed}}}]
-    test = {"url": "https://app.example.com/", "user": "7", **shown}
+    test = {"url": "https://app.example.com/", "user": "7", **facts}
     settings = {"client_ca_file": "clients.pem", "policy": routes, **tls}
     assert checked(tmp_path, policy_tests=[{**test, "expect": outcome}], **settings).errors == ()
     other = {"allow": "refuse", "refuse": "allow"}[outcome]
@@ -296,9 +296,9 @@ def test_a_route_in_which_nothing_was_found_is_looked_at_once_and_one_in_which_s
         if route.name == "bad":
             yield ("policy", index), "is bad"
 
-    good, bad = (Route.model_validate({**ROUTES[0], "name": name}) for name in ("good", "bad"))
+    valid, bad = (Route.model_validate({**ROUTES[0], "name": name}) for name in ("good", "bad"))
     check = PerRouteCheck(look)
-    for policy in ((good, bad), (bad, good), (good,), (good, bad)):
+    for policy in ((valid, bad), (bad, valid), (valid,), (valid, bad)):
         places = [index for index, route in enumerate(policy) if route is bad]
         assert [path for path, *_ in check(SimpleNamespace(policy=policy))] == [("policy", place) for place in places]
     assert looked == ["good", "bad", "bad", "bad"]

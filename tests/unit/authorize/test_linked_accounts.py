@@ -42,14 +42,14 @@ FEDERATED: dict[str, Any] = {"link_by": VERIFIED_EMAIL, "domains": ["shared.exam
 def records(
     provider: ProviderConfig, email: Any, sub: str = "1", *, verified: Any = True, **claims: Any
 ) -> tuple[SessionRecord, UserRecord]:
-    said = {"sub": sub, "email": email, "email_verified": verified, **claims}
-    said = {name: value for name, value in said.items() if value is not None}
-    session = SessionRecord("s1", f"{provider.id}/{sub}", sub, provider.id, 1000.0, 2000.0, said, issuer=provider.issuer)
-    return session, UserRecord(session.user_id, email or "", verified, "Ann", said, issuer=provider.issuer)
+    values = {"sub": sub, "email": email, "email_verified": verified, **claims}
+    values = {name: value for name, value in values.items() if value is not None}
+    session = SessionRecord("s1", f"{provider.id}/{sub}", sub, provider.id, 1000.0, 2000.0, values, issuer=provider.issuer)
+    return session, UserRecord(session.user_id, email or "", verified, "Ann", values, issuer=provider.issuer)
 
 
-def person(provider: ProviderConfig, email: Any = ANN, sub: str = "1", **said: Any) -> Identity:
-    session, known = records(provider, email, sub, **said)
+def identity_for(provider: ProviderConfig, email: Any = ANN, sub: str = "1", **extra_claims: Any) -> Identity:
+    session, known = records(provider, email, sub, **extra_claims)
     return build_identity(IdentityInputs(session, known, DirectoryUser(session.user_id)), provider)
 
 
@@ -58,13 +58,13 @@ def outcome(caller: Identity, **keys: Any) -> Outcome:
 
 
 def test_same_verified_address_links_accounts() -> None:
-    found = [person(CORP), person(PARTNER, "ANN@Shared.example", "7")]
+    found = [identity_for(CORP), identity_for(PARTNER, "ANN@Shared.example", "7")]
     assert [each.principal_id for each in found] == [LINKED_ANN, LINKED_ANN]
     assert [each.user_id for each in found] == ["corp/1", "partner/7"]
 
 
 @pytest.mark.parametrize(
-    ("provider", "email", "said"),
+    ("provider", "email", "extra_claims"),
     [
         (replace(CORP, links_by_email=False), ANN, {}),
         (CORP, ANN, {"verified": False}),
@@ -82,35 +82,33 @@ def test_same_verified_address_links_accounts() -> None:
         (replace(CORP, domains=frozenset()), ANN, {}),
     ],
 )
-def test_any_other_account_stays_its_provider_s(provider: ProviderConfig, email: Any, said: dict[str, Any]) -> None:
-    found = person(provider, email, **said)
+def test_any_other_account_stays_its_provider_s(provider: ProviderConfig, email: Any, extra_claims: dict[str, Any]) -> None:
+    found = identity_for(provider, email, **extra_claims)
     assert (found.linked_id, found.principal_id) == ("", f"{provider.id}/1")
 
 
 @pytest.mark.parametrize("of_account", [True, False, None])
 @pytest.mark.parametrize("of_session", [True, False, None])
 @pytest.mark.parametrize("trusts", [True, False])
-def test_an_address_links_that_some_source_says_is_verified_and_none_denies(
-    of_account: bool | None, of_session: bool | None, trusts: bool
-) -> None:
+def test_address_links_if_one_source_verifies_and_none_denies(of_account: bool | None, of_session: bool | None, trusts: bool) -> None:
     """Without `email_verified` an address is unverified, unless the operator vouches for the provider's addresses."""
     session, _ = records(CORP, ANN, verified=of_session)
     _, account = records(CORP, ANN, verified=of_account)
-    said = {of_account, of_session} - {None}
+    verifications = {of_account, of_session} - {None}
     linked = linked_id_for(account, session.claims, replace(CORP, trusts_email=trusts))
-    assert linked == (LINKED_ANN if said == {True} or (trusts and not said) else "")
+    assert linked == (LINKED_ANN if verifications == {True} or (trusts and not verifications) else "")
 
 
-def test_rules_go_on_by_an_address_of_which_the_provider_says_nothing() -> None:
+def test_rules_apply_to_address_with_unknown_verification() -> None:
     """An operator who writes an address into a rule knows the provider; what links makes an identity of it, at applications too."""
-    silent = person(CORP, verified=None)
+    silent = identity_for(CORP, verified=None)
     assert (silent.verified_email, silent.linked_id) == (ANN, "")
     assert outcome(silent, allowed_users=[ANN]) is ALLOWED
 
 
 def test_confusable_addresses_are_not_linked() -> None:
-    assert person(CORP, "\u212aate@shared.example").principal_id != person(PARTNER, "kate@shared.example").principal_id
-    assert person(CORP, "ann+x@shared.example").principal_id != person(PARTNER).principal_id
+    assert identity_for(CORP, "\u212aate@shared.example").principal_id != identity_for(PARTNER, "kate@shared.example").principal_id
+    assert identity_for(CORP, "ann+x@shared.example").principal_id != identity_for(PARTNER).principal_id
 
 
 def test_changed_address_is_not_linked() -> None:
@@ -128,12 +126,15 @@ def test_external_identity_is_not_linked() -> None:
     assert (found.linked_id, found.principal_id) == ("", "https://ci.example.com#1")
 
 
-def test_applications_are_told_the_person_and_of_the_account_what_its_provider_says() -> None:
-    for caller, subject in ((person(CORP, groups=["engineering"], team="a"), "1"), (person(PARTNER, sub="7", groups=["admins"]), "7")):
-        told = attested_claims(caller, "gate", "app", caller.groups)
-        assert (told["sub"], told["user"], told["email"]) == (LINKED_ANN, LINKED_ANN, ANN)
-        assert told["groups"] == (["engineering"] if caller.provider == "corp" else [])
-        assert IdentityVariables(caller, told, "").value("user") == LINKED_ANN
+def test_applications_receive_user_and_account_claims() -> None:
+    for caller, subject in (
+        (identity_for(CORP, groups=["engineering"], team="a"), "1"),
+        (identity_for(PARTNER, sub="7", groups=["admins"]), "7"),
+    ):
+        attested = attested_claims(caller, "gate", "app", caller.groups)
+        assert (attested["sub"], attested["user"], attested["email"]) == (LINKED_ANN, LINKED_ANN, ANN)
+        assert attested["groups"] == (["engineering"] if caller.provider == "corp" else [])
+        assert IdentityVariables(caller, attested, "").value("user") == LINKED_ANN
         assert caller.subject == subject
         assert caller.claims.get("team", ()) == (("a",) if caller.provider == "corp" else ())
 
@@ -153,8 +154,8 @@ def test_applications_are_told_the_person_and_of_the_account_what_its_provider_s
 def test_rules_are_unchanged_by_linking(keys: dict[str, Any], of_corp: Outcome, of_partner: Outcome) -> None:
     for links in (True, False):
         corp, partner = (replace(each, links_by_email=links) for each in (CORP, PARTNER))
-        assert outcome(person(corp, groups=["engineering"]), **keys) is of_corp
-        assert outcome(person(partner), **keys) is of_partner
+        assert outcome(identity_for(corp, groups=["engineering"]), **keys) is of_corp
+        assert outcome(identity_for(partner), **keys) is of_partner
 
 
 @pytest.fixture
@@ -168,7 +169,7 @@ def settings() -> dict[str, Any]:
     ("place", "keys"),
     [
         ("policy[0].allowed_users[0]", lambda written: {"policy": [route(allowed_users=[written])]}),
-        ("policy[0].policy[0].deny.user", lambda written: {"policy": [route(policy=[{"deny": {"user": written}}, ANYBODY])]}),
+        ("policy[0].policy[0].deny.user", lambda written: {"policy": [route(policy=[{"deny": {"user": written}}, ALL_USERS])]}),
         ("admin_allowed_users[0]", lambda written: {"admin_allowed_users": [written]}),
     ],
 )
@@ -181,14 +182,14 @@ def test_rules_never_match_linked_ids(tmp_path: Path, settings: dict[str, Any], 
     assert "is the id that" in found[place]
 
 
-ANYBODY = {"allow": {"provider": {"in": ["corp", "partner"]}}}
+ALL_USERS = {"allow": {"provider": {"in": ["corp", "partner"]}}}
 
 
 def route(**keys: Any) -> dict[str, Any]:
     return {"from": "https://a.example.com", "to": "http://a", **keys}
 
 
-def test_a_described_person_is_told_of_as_they_would_be(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_described_user_gets_the_headers_of_a_signed_in_one(tmp_path: Path, settings: dict[str, Any]) -> None:
     found = simulate_identity(SimulatedUser(ANN), make_options(tmp_path, **settings))
     assert found is not None
     assert found.principal_id == LINKED_ANN
@@ -202,11 +203,11 @@ async def world(tmp_path: Path, settings: dict[str, Any]) -> AsyncIterator[tuple
     options = make_options(tmp_path, **settings)
     async with followed_broker() as (broker, replica):
         for id in ("corp", "partner"):
-            said = {"sub": "1", "email": ANN, "email_verified": True}
+            claims = {"sub": "1", "email": ANN, "email_verified": True}
             issuer = options.providers[id].issuer
-            session = SessionRecord(id, f"{id}/1", "1", id, 1000.0, 2000.0, said, issuer=issuer)
+            session = SessionRecord(id, f"{id}/1", "1", id, 1000.0, 2000.0, claims, issuer=issuer)
             await broker.put(SESSION, id, session.to_data())
-            await broker.put(USER, session.user_id, UserRecord(session.user_id, ANN, True, "Ann", said, issuer=issuer).to_data())
+            await broker.put(USER, session.user_id, UserRecord(session.user_id, ANN, True, "Ann", claims, issuer=issuer).to_data())
         yield broker, IdentityLoader(replica, SessionReader(options), uses_grants=True)
 
 

@@ -75,9 +75,9 @@ class World:
         """With its companion."""
         return signed_in(self.cookies, session_id, host_port, issued=1000.0, expires=expires)
 
-    async def outcome(self, target: str = "/", *sent: str, host: str = "app.example.com", **asked: Any) -> Outcome:
+    async def outcome(self, target: str = "/", *sent: str, host: str = "app.example.com", **facts: Any) -> Outcome:
         headers = ["; ".join(sent).encode()] if sent else []
-        return (await self.service.check(request(target, host, **asked), headers)).decision.outcome
+        return (await self.service.check(request(target, host, **facts), headers)).decision.outcome
 
 
 @pytest.fixture
@@ -105,8 +105,8 @@ async def test_denied_user_has_no_attestation(world: World) -> None:
 
 
 async def test_preflight_has_no_identity_headers(world: World) -> None:
-    asked = {"method": "OPTIONS", "origin": b"https://o.example", "access_control_request_method": b"PUT"}
-    check = await world.service.check(request("/", **asked), [world.cookie().encode()])
+    facts = {"method": "OPTIONS", "origin": b"https://o.example", "access_control_request_method": b"PUT"}
+    check = await world.service.check(request("/", **facts), [world.cookie().encode()])
     assert check.decision.is_preflight
     assert check.identity_headers == ()
     check = await world.service.check(request("/", method="OPTIONS"), [world.cookie().encode()])
@@ -129,9 +129,9 @@ async def test_a_cookie_is_no_session_at_another_host_or_port(world: World) -> N
 
 @pytest.mark.parametrize("change", ["tampered", "truncated", "expired", "unknown session", "empty", "garbage"])
 async def test_cookie_without_active_session_is_ignored(world: World, change: str) -> None:
-    good, cookie = world.value(), world.cookie()
+    valid, cookie = world.value(), world.cookie()
     values = {
-        "tampered": good[:-1] + ("A" if good[-1] != "A" else "Q"), "truncated": good[:-4], "expired": world.value(expires=NOW),
+        "tampered": valid[:-1] + ("A" if valid[-1] != "A" else "Q"), "truncated": valid[:-4], "expired": world.value(expires=NOW),
         "unknown session": world.value("s2"), "empty": "", "garbage": "x" * 200,
     }  # fmt: skip
     for companion in (cookie.partition("; ")[2], world.cookie("s2").partition("; ")[2]):
@@ -206,22 +206,22 @@ async def test_what_is_open_to_everyone_works_while_the_broker_is_down(world: Wo
     value = world.cookie()
     assert await world.outcome("/public", value) is Outcome.ALLOWED
     assert await world.outcome("/told", value) is Outcome.ALLOWED
-    asked = {"method": "OPTIONS", "origin": b"https://o.example", "access_control_request_method": b"PUT"}
-    assert await world.outcome("/", value, **asked) is Outcome.ALLOWED
+    facts = {"method": "OPTIONS", "origin": b"https://o.example", "access_control_request_method": b"PUT"}
+    assert await world.outcome("/", value, **facts) is Outcome.ALLOWED
     with pytest.raises(BrokerError):
         await world.outcome("/", value)
     assert await world.outcome("/", f"_gate={'x' * 100}") is Outcome.SIGN_IN
 
 
-async def test_a_public_route_attests_a_signed_in_person_if_it_passes_identity(world: World) -> None:
+async def test_public_route_attests_signed_in_user_if_it_passes_identity(world: World) -> None:
     cookie = [world.cookie().encode()]
-    told, untold = await world.service.check(request("/told"), cookie), await world.service.check(request("/public"), cookie)
-    assert told.identity is not None
-    assert b"x-gate-claim-email" in dict(told.identity_headers)
+    attested, untold = await world.service.check(request("/told"), cookie), await world.service.check(request("/public"), cookie)
+    assert attested.identity is not None
+    assert b"x-gate-claim-email" in dict(attested.identity_headers)
     assert (untold.identity, untold.identity_headers) == (None, ())
 
 
-async def test_who_is_signed_in_can_be_asked_without_a_route(world: World) -> None:
+async def test_signed_in_user_can_be_checked_without_route(world: World) -> None:
     cookie = [world.cookie(host_port="auth.example.com").encode()]
     found = await world.service.identify(cookie, "auth.example.com")
     assert found is not None
@@ -250,7 +250,7 @@ async def test_routes_that_can_not_be_compiled_build_no_service(world: World, tm
 
 
 @pytest.mark.parametrize(
-    ("origin", "is_ours"),
+    ("origin", "is_own"),
     [
         ("https://app.example.com", True),
         ("https://APP.example.com:443", True),
@@ -266,8 +266,8 @@ async def test_routes_that_can_not_be_compiled_build_no_service(world: World, tm
         ("", False),
     ],
 )
-async def test_only_pages_of_a_route_host_have_an_origin_of_ours(world: World, origin: str, is_ours: bool) -> None:
-    assert world.service.is_route_origin(origin) is is_ours
+async def test_only_pages_of_route_hosts_have_gate_origin(world: World, origin: str, is_own: bool) -> None:
+    assert world.service.is_route_origin(origin) is is_own
 
 
 async def test_only_a_public_route_is_public(world: World) -> None:
@@ -289,7 +289,7 @@ def program_token(world: World, host_port: str = "app.example.com", session_id: 
     return world.tokens.seal(session_id, host_port, 1000.0, 2000.0)
 
 
-def carried(token: str) -> list[tuple[str, dict[str, Any]]]:
+def requests_with_token(token: str) -> list[tuple[str, dict[str, Any]]]:
     """(target, facts) of each carrier."""
     return [
         ("/", {"headers": [(b"authorization", b"Gate " + token.encode())]}),
@@ -299,15 +299,15 @@ def carried(token: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 async def test_a_program_s_token_counts_in_each_carrier_and_at_its_host_only(world: World) -> None:
-    for target, facts in carried(program_token(world)):
+    for target, facts in requests_with_token(program_token(world)):
         assert await world.outcome(target, **facts) is Outcome.ALLOWED
         assert await world.outcome(target, host="other.example.com", **facts) is Outcome.SIGN_IN
-    for target, facts in carried(program_token(world, "other.example.com")):
+    for target, facts in requests_with_token(program_token(world, "other.example.com")):
         assert await world.outcome(target, **facts) is Outcome.SIGN_IN
 
 
-async def test_no_other_value_of_ours_passes_for_a_program_s_token(world: World) -> None:
-    for target, facts in carried(world.value()):
+async def test_no_other_sealed_value_passes_for_programmatic_token(world: World) -> None:
+    for target, facts in requests_with_token(world.value()):
         assert await world.outcome(target, **facts) is Outcome.SIGN_IN
     assert await world.outcome("/", program_token(world)) is Outcome.SIGN_IN
 
@@ -316,7 +316,7 @@ async def test_program_token_ends_with_session(world: World) -> None:
     token = program_token(world)
     await world.broker.delete(SESSION, "s1")
     await settled()
-    for target, facts in carried(token):
+    for target, facts in requests_with_token(token):
         assert await world.outcome(target, **facts) is Outcome.SIGN_IN
 
 
@@ -340,26 +340,26 @@ async def test_the_end_of_a_session_is_known_also_where_there_are_several_provid
 async def test_a_browser_s_session_outranks_a_token(world: World) -> None:
     await world.broker.sign_in("s2", "oidc/2", email="bob@corp.com")
     await settled()
-    for _, facts in carried(program_token(world, session_id="s2")):
+    for _, facts in requests_with_token(program_token(world, session_id="s2")):
         assert await world.outcome("/bob", world.cookie("s1"), **facts) is Outcome.FORBIDDEN
     assert await world.outcome(f"/bob?gate_session={program_token(world, session_id='s2')}", "junk" * 30) is Outcome.ALLOWED
 
 
 async def test_token_allows_assertion_but_is_no_browser_session(world: World) -> None:
-    asked = request("/.gate/jwt", headers=[(b"authorization", b"Gate " + program_token(world).encode())])
-    assert (await world.service.attest(asked, [])).assertion
+    incoming = request("/.gate/jwt", headers=[(b"authorization", b"Gate " + program_token(world).encode())])
+    assert (await world.service.attest(incoming, [])).assertion
     assert await world.service.identify([], "app.example.com") is None
 
 
 async def account(world: World, name: str = "ci", **facts: Any) -> str:
     token = new_token(name)
-    kept = ServiceAccountRecord(name, ("deployers",), 1000.0, 99_000.0, hash_token(token), **facts)
-    await world.broker.put(SERVICE_ACCOUNT, name, kept.to_data())
+    account_record = ServiceAccountRecord(name, ("deployers",), 1000.0, 99_000.0, hash_token(token), **facts)
+    await world.broker.put(SERVICE_ACCOUNT, name, account_record.to_data())
     await settled()
     return token
 
 
-async def test_a_service_account_gets_in_where_the_policy_names_it_and_is_told_to_the_upstream(world: World) -> None:
+async def test_service_account_named_by_policy_is_admitted_and_sent_to_upstream(world: World) -> None:
     token = await account(world)
     for value in (f"Bearer {token}", f"Gate {token}", f"Bearer Gate-{token}"):
         headers = [(b"authorization", value.encode())]

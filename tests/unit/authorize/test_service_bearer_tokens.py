@@ -30,7 +30,7 @@ POLICY = [
 
 
 @dataclass
-class Given:
+class VerifiedSession:
     session: SessionRecord
     user: UserRecord
 
@@ -42,21 +42,23 @@ class Known:
     token: str = "good.to.ken"
     claims: dict = field(default_factory=lambda: {"email_verified": True, "repository": "a/b"})
     is_away: bool = False
-    asked: list[tuple[str, str]] = field(default_factory=list)
-    given: Given | None = None
-    asker: str = ""
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    session: VerifiedSession | None = None
+    client_address: str = ""
 
-    async def verify(self, route_id: str, token: str, asker: str = "") -> Given | InvalidToken:
-        self.asked.append((route_id, token))
-        self.asker = asker
+    async def verify(self, route_id: str, token: str, client_address: str = "") -> VerifiedSession | InvalidToken:
+        self.calls.append((route_id, token))
+        self.client_address = client_address
         if self.is_away:
             raise ProviderError("away")
         if token != self.token:
             return InvalidToken("idp_id_token: another audience")
-        if self.given is None:
+        if self.session is None:
             session = SessionRecord("bearer/1", "oidc/1", "1", "oidc", 1000.0, 2000.0, self.claims, issuer=ISSUER)
-            self.given = Given(session, UserRecord("oidc/1", "ann@corp.com", self.claims.get("email_verified"), "Ann", self.claims))
-        return self.given
+            self.session = VerifiedSession(
+                session, UserRecord("oidc/1", "ann@corp.com", self.claims.get("email_verified"), "Ann", self.claims)
+            )
+        return self.session
 
 
 @dataclass
@@ -93,7 +95,7 @@ async def test_bearer_tokens_are_authorized_by_policy(world: World) -> None:
         assert [name for name, _ in check.identity_headers] == [b"x-gate-jwt-assertion"]
     again = await world.check("/claim", "Bearer good.to.ken")
     assert again.identity is check.identity, "what is signed of it is kept"
-    assert world.known.asker == "192.0.2.7"
+    assert world.known.client_address == "192.0.2.7"
 
 
 async def test_an_unverified_address_counts_for_nothing(world: World) -> None:
@@ -109,8 +111,8 @@ async def test_deactivated_user_is_rejected_immediately(world: World) -> None:
         (True, ISSUER, Outcome.SIGN_IN),
         (True, "https://other.example", Outcome.ALLOWED),
     ):
-        person = DirectoryUser("oidc/1", is_deactivated=is_deactivated, issuer=issuer)
-        await world.broker.put(DIRECTORY_USER, "oidc/1", person.to_data())
+        directory_user = DirectoryUser("oidc/1", is_deactivated=is_deactivated, issuer=issuer)
+        await world.broker.put(DIRECTORY_USER, "oidc/1", directory_user.to_data())
         await settled()
         assert (await world.check("/mail", "Bearer good.to.ken")).decision.outcome is outcome
 
@@ -129,7 +131,7 @@ async def test_a_refused_token_is_challenged(world: World) -> None:
 async def test_route_without_bearer_tokens_verifies_none(world: World) -> None:
     check = await world.check("/", "Bearer good.to.ken")
     assert (check.decision.outcome, check.identity, check.challenge) == (Outcome.SIGN_IN, None, "")
-    assert world.known.asked == []
+    assert world.known.calls == []
 
 
 async def test_authorization_of_signed_in_browser_is_forwarded(world: World) -> None:
@@ -140,7 +142,7 @@ async def test_authorization_of_signed_in_browser_is_forwarded(world: World) -> 
     assert check.decision.outcome is Outcome.ALLOWED
     assert check.identity is not None
     assert not check.identity.is_bearer
-    assert world.known.asked == []
+    assert world.known.calls == []
 
 
 async def test_unverifiable_token_raises(world: World) -> None:
@@ -152,16 +154,16 @@ async def test_unverifiable_token_raises(world: World) -> None:
 @pytest.mark.parametrize(("expires", "claims"), [(NOW, {}), (2000.0, "no map")], ids=["ended meanwhile", "malformed claims"])
 async def test_token_without_active_session_is_rejected(world: World, expires: float, claims: object) -> None:
     session = SessionRecord("bearer/1", "oidc/1", "1", "oidc", 1000.0, expires, claims)
-    world.known.given = Given(session, UserRecord("oidc/1", "ann@corp.com"))
+    world.known.session = VerifiedSession(session, UserRecord("oidc/1", "ann@corp.com"))
     assert (await world.check("/mail", "Bearer good.to.ken")).decision.outcome is Outcome.SIGN_IN
 
 
 async def test_external_token_has_no_directory_record(world: World) -> None:
     named = "https://ci.example.com#1"
     await world.broker.put(DIRECTORY_USER, named, DirectoryUser(named, "ann@corp.com", "Ann", ("g1",)).to_data())
-    said = {"iss": "https://ci.example.com", "email": "ann@corp.com", "email_verified": True, "groups": ["g1"], "repository": "a/b"}
-    world.known.given = Given(
-        SessionRecord("bearer/1", named, "1", "jwt", 1000.0, 2000.0, said), UserRecord(named, "ann@corp.com", True, "", said)
+    claims = {"iss": "https://ci.example.com", "email": "ann@corp.com", "email_verified": True, "groups": ["g1"], "repository": "a/b"}
+    world.known.session = VerifiedSession(
+        SessionRecord("bearer/1", named, "1", "jwt", 1000.0, 2000.0, claims), UserRecord(named, "ann@corp.com", True, "", claims)
     )
     for path, outcome in (("/group", Outcome.FORBIDDEN), ("/mail", Outcome.FORBIDDEN), ("/claim", Outcome.ALLOWED)):
         check = await world.check(path, "Bearer good.to.ken")

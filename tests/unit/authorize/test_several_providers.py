@@ -27,12 +27,12 @@ PARTNER = a_provider("partner", url="https://idp.partner.example", domains=froze
 ALLOWED, FORBIDDEN, SIGN_IN = Outcome.ALLOWED, Outcome.FORBIDDEN, Outcome.SIGN_IN
 
 
-def person(provider: ProviderConfig, email: str, sub: str = "1", then: dict[str, Any] | None = None, **claims: Any) -> Identity:
+def identity_for(provider: ProviderConfig, email: str, sub: str = "1", then: dict[str, Any] | None = None, **claims: Any) -> Identity:
     """`then` holds the claims that differed when this session started."""
-    said = {"sub": sub, "email": email, "email_verified": True, **claims}
-    began = {**said, **(then or {})}
-    session = SessionRecord("s1", f"{provider.id}/{sub}", sub, provider.id, 1000.0, 2000.0, began, issuer=provider.issuer)
-    known = UserRecord(session.user_id, email, True, "Ann", said, issuer=provider.issuer)
+    account_claims = {"sub": sub, "email": email, "email_verified": True, **claims}
+    session_claims = {**account_claims, **(then or {})}
+    session = SessionRecord("s1", f"{provider.id}/{sub}", sub, provider.id, 1000.0, 2000.0, session_claims, issuer=provider.issuer)
+    known = UserRecord(session.user_id, email, True, "Ann", account_claims, issuer=provider.issuer)
     return build_identity(IdentityInputs(session, known, DirectoryUser(session.user_id)), provider)
 
 
@@ -50,9 +50,9 @@ def outcome(caller: Identity | None, **keys: Any) -> Outcome:
         {"policy": [{"allow": {"claim/email": "boss@corp.example"}}]},
     ],
 )
-def test_an_address_counts_only_of_the_provider_that_may_tell_it(keys: dict[str, Any]) -> None:
-    assert outcome(person(CORP, "boss@corp.example"), **keys) is ALLOWED
-    assert outcome(person(PARTNER, "boss@corp.example"), **keys) is FORBIDDEN
+def test_address_counts_only_from_authoritative_provider(keys: dict[str, Any]) -> None:
+    assert outcome(identity_for(CORP, "boss@corp.example"), **keys) is ALLOWED
+    assert outcome(identity_for(PARTNER, "boss@corp.example"), **keys) is FORBIDDEN
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_an_address_counts_only_of_the_provider_that_may_tell_it(keys: dict[str,
         "",
     ],
 )
-def test_an_address_that_is_not_a_provider_s_to_tell_is_told_nobody(email: str) -> None:
-    found = person(PARTNER, email)
+def test_address_of_unauthorized_provider_is_not_sent(email: str) -> None:
+    found = identity_for(PARTNER, email)
     assert (found.email, found.verified_email, found.verified_email_domain, found.display_name) == ("", "", "", "Ann (partner/1)")
     assert found.claims.get("email", ()) == ()
     assert "email" not in attested_claims(found, "gate", "app", ())
@@ -77,9 +77,9 @@ def test_an_address_that_is_not_a_provider_s_to_tell_is_told_nobody(email: str) 
     "keys",
     [{"allowed_idp_claims": {"email": ["boss@corp.example"]}}, {"policy": [{"allow": {"claim/email": "boss@corp.example"}}]}],
 )
-def test_an_address_that_an_earlier_sign_in_had_is_the_provider_s_to_tell_or_counts_for_nothing(keys: dict[str, Any]) -> None:
+def test_previous_address_needs_authoritative_provider(keys: dict[str, Any]) -> None:
     """A later one of the same person, with an address that is, makes the record of the person, and not of the earlier session."""
-    found = person(PARTNER, "ann@partner.example", then={"email": "boss@corp.example"})
+    found = identity_for(PARTNER, "ann@partner.example", then={"email": "boss@corp.example"})
     assert (found.verified_email, found.email, found.claims["email"]) == ("", "", ())
     assert outcome(found, identity_providers=["corp", "partner"], **keys) is FORBIDDEN
 
@@ -87,33 +87,33 @@ def test_an_address_that_an_earlier_sign_in_had_is_the_provider_s_to_tell_or_cou
 @pytest.mark.parametrize("name", ["boss@corp.example", "Boss <boss@corp.example>", "boss\uff20corp.example", "boss\ufe6bcorp.example"])
 def test_display_name_is_never_another_users_address(name: str) -> None:
     """The decision log and the audit log use this name, which must not equal an address of another user."""
-    found = replace(person(PARTNER, "boss@corp.example"), name=name)
+    found = replace(identity_for(PARTNER, "boss@corp.example"), name=name)
     assert found.display_name == "partner/1"
 
 
 def test_authoritative_address_is_released() -> None:
-    found = person(PARTNER, "ann@Partner.example")
+    found = identity_for(PARTNER, "ann@Partner.example")
     assert (found.email, found.verified_email) == ("ann@Partner.example", "ann@partner.example")
 
 
 def test_an_empty_list_of_domains_is_no_address_at_all() -> None:
-    found = person(a_provider("partner", domains=frozenset(), is_only_provider=False), "ann@partner.example")
+    found = identity_for(a_provider("partner", domains=frozenset(), is_only_provider=False), "ann@partner.example")
     assert (found.email, found.verified_email) == ("", "")
 
 
-def test_a_deny_by_address_keeps_out_whose_address_counts_for_nothing() -> None:
+def test_deny_by_address_applies_to_unauthoritative_address() -> None:
     keys = {"policy": [{"deny": {"email": "mallory@corp.example"}}, {"allow": {"provider": "partner"}}]}
-    assert outcome(person(PARTNER, "mallory@corp.example"), **keys) is FORBIDDEN
+    assert outcome(identity_for(PARTNER, "mallory@corp.example"), **keys) is FORBIDDEN
 
 
-def test_groups_are_told_by_the_providers_that_were_given_the_word() -> None:
-    assert person(CORP, "", groups=["admins"]).group_ids == {"admins"}
-    assert person(PARTNER, "", groups=["admins"]).group_ids == frozenset()
+def test_groups_come_from_trusted_providers() -> None:
+    assert identity_for(CORP, "", groups=["admins"]).group_ids == {"admins"}
+    assert identity_for(PARTNER, "", groups=["admins"]).group_ids == frozenset()
 
 
 @pytest.mark.parametrize("name", ["", "groups", "None", "."])
-def test_a_provider_that_was_not_given_the_word_names_no_groups_by_any_claim(name: str) -> None:
-    found = person(PARTNER, "", **{name: ["admins"]})
+def test_untrusted_provider_names_no_groups_by_any_claim(name: str) -> None:
+    found = identity_for(PARTNER, "", **{name: ["admins"]})
     assert (found.group_ids, found.groups) == (frozenset(), ())
     assert outcome(found, allowed_groups=["admins"]) is FORBIDDEN
 
@@ -121,20 +121,20 @@ def test_a_provider_that_was_not_given_the_word_names_no_groups_by_any_claim(nam
 @pytest.mark.parametrize("keys", [{"allowed_users": ["1"]}, {"policy": [{"allow": {"user": "1"}}]}])
 def test_plain_subject_matches_none_with_several_providers(keys: dict[str, Any]) -> None:
     for provider in (CORP, PARTNER):
-        found = person(provider, "")
+        found = identity_for(provider, "")
         assert (found.unqualified_subject, found.is_provider_user) == ("", True)
         assert outcome(found, **keys) is FORBIDDEN
-    assert outcome(person(a_provider("corp"), ""), **keys) is ALLOWED
+    assert outcome(identity_for(a_provider("corp"), ""), **keys) is ALLOWED
 
 
 def test_same_subject_at_two_providers_is_two_users() -> None:
-    assert outcome(person(CORP, ""), allowed_users=["corp/1"]) is ALLOWED
-    assert outcome(person(PARTNER, ""), allowed_users=["corp/1"]) is FORBIDDEN
+    assert outcome(identity_for(CORP, ""), allowed_users=["corp/1"]) is ALLOWED
+    assert outcome(identity_for(PARTNER, ""), allowed_users=["corp/1"]) is FORBIDDEN
 
 
 @pytest.mark.parametrize("sub", ["corp/1", "/1", "../corp/1", "corp/1/", "corp%2F1"])
 def test_subject_cannot_imitate_other_provider(sub: str) -> None:
-    found = person(PARTNER, "", sub)
+    found = identity_for(PARTNER, "", sub)
     assert found.user_id == f"partner/{sub}"
     assert outcome(found, allowed_users=["corp/1"]) is FORBIDDEN
     assert outcome(found, policy=[{"allow": {"user": "corp/1"}}]) is FORBIDDEN
@@ -144,7 +144,7 @@ def test_subject_cannot_imitate_other_provider(sub: str) -> None:
 def test_claims_cannot_imitate_other_provider() -> None:
     """Each claim of an ID token that names a user, an issuer or a group of the other provider."""
     claims = {"iss": CORP.issuer, "aud": "gate", "user": "corp/1", "groups": ["admins"], "roles": ["admins"]}
-    found = person(PARTNER, "boss@corp.example", "1", **claims)
+    found = identity_for(PARTNER, "boss@corp.example", "1", **claims)
     assert (found.user_id, found.provider, found.verified_email, found.groups) == ("partner/1", "partner", "", ())
     for keys in (
         {"allowed_users": ["corp/1", "boss@corp.example"], "allowed_domains": ["corp.example"], "allowed_groups": ["admins"]},
@@ -152,25 +152,25 @@ def test_claims_cannot_imitate_other_provider() -> None:
         {"identity_providers": ["corp"], "allowed_idp_claims": {"iss": [CORP.issuer], "roles": ["admins"]}},
     ):
         assert outcome(found, **keys) is FORBIDDEN
-    told = attested_claims(found, "gate", "app", found.groups)
-    assert (told["sub"], told["user"], told["groups"], "email" in told) == ("partner/1", "partner/1", [], False)
+    attested = attested_claims(found, "gate", "app", found.groups)
+    assert (attested["sub"], attested["user"], attested["groups"], "email" in attested) == ("partner/1", "partner/1", [], False)
 
 
 def test_same_address_at_two_providers_is_two_users() -> None:
     both = [replace(each, domains=frozenset({"shared.example"})) for each in (CORP, PARTNER)]
-    found = [person(each, "ann@shared.example") for each in both]
+    found = [identity_for(each, "ann@shared.example") for each in both]
     assert [each.user_id for each in found] == ["corp/1", "partner/1"]
     assert [outcome(each, allowed_users=["ann@shared.example"]) for each in found] == [ALLOWED, ALLOWED]
     assert [outcome(each, identity_providers=["corp"], allowed_users=["ann@shared.example"]) for each in found] == [ALLOWED, FORBIDDEN]
-    unverified = person(both[0], "ann@shared.example", email_verified=False)
+    unverified = identity_for(both[0], "ann@shared.example", email_verified=False)
     assert outcome(unverified, allowed_users=["ann@shared.example"]) is FORBIDDEN
 
 
 def test_route_of_one_provider_denies_others() -> None:
     keys: dict[str, Any] = {"identity_providers": ["corp"], "allow_any_authenticated_user": True}
-    assert outcome(person(CORP, ""), **keys) is ALLOWED
+    assert outcome(identity_for(CORP, ""), **keys) is ALLOWED
     assert outcome(None, **keys) is SIGN_IN
-    found = decide(request(), person(PARTNER, ""), table(make_route(**keys)), NOW)
+    found = decide(request(), identity_for(PARTNER, ""), table(make_route(**keys)), NOW)
     assert (found.outcome, found.trace[-1].reason) == (FORBIDDEN, Reason.OTHER_PROVIDER)
 
 
@@ -180,9 +180,9 @@ def test_service_account_has_no_provider() -> None:
 
 
 def test_preflight_passes_identity_providers() -> None:
-    asked = {"method": "OPTIONS", "origin": b"https://o.example", "access_control_request_method": b"PUT"}
+    facts = {"method": "OPTIONS", "origin": b"https://o.example", "access_control_request_method": b"PUT"}
     routes = table(make_route(identity_providers=["corp"], allow_any_authenticated_user=True, cors_allow_preflight=True))
-    assert decide(request(**asked), None, routes, NOW).is_allowed
+    assert decide(request(**facts), None, routes, NOW).is_allowed
 
 
 @pytest.mark.parametrize(
@@ -196,13 +196,13 @@ def test_preflight_passes_identity_providers() -> None:
 def test_the_criterion_provider(written: dict[str, Any], of_corp: Outcome, of_partner: Outcome, of_a_program: Outcome) -> None:
     keys = {"policy": [{"allow": written}]}
     program = user("", provider="service_account", subject="deploy")
-    found = [outcome(each, **keys) for each in (person(CORP, ""), person(PARTNER, ""), program)]
+    found = [outcome(each, **keys) for each in (identity_for(CORP, ""), identity_for(PARTNER, ""), program)]
     assert found == [of_corp, of_partner, of_a_program]
 
 
 def entry(id: str) -> dict[str, Any]:
-    said = {"provider": "oidc", "url": f"https://idp.{id}.example", "client_id": "gate", "client_secret": "secret"}
-    return {"id": id, **said, "domains": [f"{id}.example"], "groups_claim": "groups"}
+    settings = {"provider": "oidc", "url": f"https://idp.{id}.example", "client_id": "gate", "client_secret": "secret"}
+    return {"id": id, **settings, "domains": [f"{id}.example"], "groups_claim": "groups"}
 
 
 SEVERAL = {**dict.fromkeys(PLACEHOLDERS), "identity_providers": [entry("corp"), entry("partner")]}

@@ -13,7 +13,7 @@ JWT = {**APP, "bearer_token": "jwt", "bearer_token_issuer": CI, "bearer_token_au
 USERS, ADMINS, POLICY = "policy[0].allowed_users[0]", "admin_allowed_users[0]", "policy[0].policy[0].allow.user"
 
 
-def told(directory: Path, **settings: Any) -> dict[str, str]:
+def warnings_for(directory: Path, **settings: Any) -> dict[str, str]:
     """Return key path -> message, with errors in capitals."""
     found = checked(directory, **settings)
     return {problem.key: problem.message.upper() for problem in found.errors} | {
@@ -44,20 +44,20 @@ def test_unmatchable_entry_is_reported_at_every_location(tmp_path: Path, entry: 
         (POLICY, {"policy": [{**APP, "policy": [{"allow": {"user": entry}}]}]}),
         (ADMINS, {"admin_allowed_users": [entry]}),
     ):
-        found = told(tmp_path, **settings)
+        found = warnings_for(tmp_path, **settings)
         assert set(found) == ({key} if message else set()), found
         assert message in found.get(key, "")
 
 
 def test_policy_test_with_unmatchable_user_fails(tmp_path: Path) -> None:
     test = {"url": "https://app.example.com/", "user": "oidc/", "expect": "refuse"}
-    found = told(tmp_path, policy=[{**APP, "allowed_users": ["alice"]}], policy_tests=[test])
+    found = warnings_for(tmp_path, policy=[{**APP, "allowed_users": ["alice"]}], policy_tests=[test])
     assert "MUST HAVE A PROVIDER AND A SUBJECT" in found["policy_tests[0]"]
 
 
 def test_entry_of_accepted_issuer_is_valid(tmp_path: Path) -> None:
-    assert told(tmp_path, policy=[{**JWT, "allowed_users": [f"{CI}#bot"]}]) == {}
-    other = told(tmp_path, policy=[{**JWT, "allowed_users": [f"{CI}#bot", "https://other.example#bot"]}])
+    assert warnings_for(tmp_path, policy=[{**JWT, "allowed_users": [f"{CI}#bot"]}]) == {}
+    other = warnings_for(tmp_path, policy=[{**JWT, "allowed_users": [f"{CI}#bot", "https://other.example#bot"]}])
     assert set(other) == {"policy[0].allowed_users[1]"}
 
 
@@ -65,7 +65,7 @@ def test_entry_of_accepted_issuer_is_valid(tmp_path: Path) -> None:
     "rule", [{"allowed_users": ["repo:a", "ann@corp.example"]}, {"allowed_groups": ["engineering"]}, {"allowed_domains": ["corp.example"]}]
 )
 def test_bearer_route_without_matching_rule_is_reported(tmp_path: Path, rule: dict[str, Any]) -> None:
-    assert "allows no token: addresses" in told(tmp_path, policy=[{**JWT, **rule}])["policy[0].bearer_token"]
+    assert "allows no token: addresses" in warnings_for(tmp_path, policy=[{**JWT, **rule}])["policy[0].bearer_token"]
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_bearer_route_without_matching_rule_is_reported(tmp_path: Path, rule: di
     ],
 )
 def test_bearer_route_with_matching_rule_is_valid(tmp_path: Path, rule: dict[str, Any]) -> None:
-    assert told(tmp_path, policy=[{**JWT, **rule}]) == {}
+    assert warnings_for(tmp_path, policy=[{**JWT, **rule}]) == {}
 
 
 @pytest.mark.parametrize("claim", ["sub", "email", "groups"])
 def test_identifying_claims_need_issuer(tmp_path: Path, claim: str) -> None:
-    found = told(tmp_path, policy=[{**JWT, "policy": [{"allow": {f"claim/{claim}": "x"}}]}])
+    found = warnings_for(tmp_path, policy=[{**JWT, "policy": [{"allow": {f"claim/{claim}": "x"}}]}])
     assert "matches users of the" in found[f"policy[0].policy[0].allow.claim/{claim}"]
-    listed = told(tmp_path, policy=[{**JWT, "allowed_idp_claims": {claim: ["x"]}}])
+    listed = warnings_for(tmp_path, policy=[{**JWT, "allowed_idp_claims": {claim: ["x"]}}])
     assert f"CLAIM/{claim.upper()}" in listed[f"policy[0].allowed_idp_claims.{claim}"]
-    assert told(tmp_path, policy=[{**APP, "allowed_idp_claims": {claim: ["x"]}}]) == {}, "of our provider alone"
+    assert warnings_for(tmp_path, policy=[{**APP, "allowed_idp_claims": {claim: ["x"]}}]) == {}, "of our provider alone"

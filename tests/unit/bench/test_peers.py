@@ -31,15 +31,15 @@ def test_a_disturbed_row_is_marked_and_ratios_without_a_baseline_are_left_out() 
     assert line == "| other | 300 (300-300) ~ |  |  | 100 (90-120) ~ |  |  | 1.0 | 2.0 | 64 |  |  | 40% |"
 
 
-def test_goals_are_judged_where_both_were_measured() -> None:
-    told = list(goals([row(EMBEDDED, rate=70), row(FORWARDER, rate=100), row(WORKERS, microseconds=310)]))
-    assert told == [
+def test_goals_are_evaluated_where_both_were_measured() -> None:
+    texts = list(goals([row(EMBEDDED, rate=70), row(FORWARDER, rate=100), row(WORKERS, microseconds=310)]))
+    assert texts == [
         ("gate embedded: 0.70 of bare Daphne + aiohttp's requests/s (goal: 0.75)", True),
         ("gate workers: 2: 0.97 of gate embedded's requests in a second of processor time (goal: 0.85)", False),
     ]
 
 
 def test_a_goal_is_not_missed_for_what_others_did_on_the_machine() -> None:
-    ((told, is_missed),) = goals([row(EMBEDDED, rate=70, others=0.3), row(FORWARDER, rate=100)])
-    assert told.endswith("(goal: 0.75, not judged)")
+    ((text, is_missed),) = goals([row(EMBEDDED, rate=70, others=0.3), row(FORWARDER, rate=100)])
+    assert text.endswith("(goal: 0.75, not judged)")
     assert not is_missed

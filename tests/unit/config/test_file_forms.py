@@ -65,7 +65,7 @@ def test_both_forms_are_one_too_many(key: str, complete: Complete, load: Load) -
         load(**{**companions, setting: value, key: name})
 
 
-WRONG = {
+INVALID = {
     "no file": (None, "can't be read: No such file or directory"),
     "empty": (b"\n", "must not be empty"),
     "several lines": (b"one\ntwo\n", "one line"),
@@ -73,9 +73,9 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_is_said_once_at_the_key_that_names_the_file(case: str, tmp_path: Path, problems: Problems) -> None:
-    content, message = WRONG[case]
+@pytest.mark.parametrize("case", INVALID)
+def test_file_problem_is_reported_once_at_its_key(case: str, tmp_path: Path, problems: Problems) -> None:
+    content, message = INVALID[case]
     if content is not None:
         (tmp_path / "secret").write_bytes(content)
     found = problems(idp_client_secret=None, idp_client_secret_file="secret")
@@ -84,11 +84,11 @@ def test_what_is_wrong_is_said_once_at_the_key_that_names_the_file(case: str, tm
     assert list(problems({"IDP_CLIENT_SECRET_FILE": str(tmp_path / "secret")}, idp_client_secret=None)) == ["IDP_CLIENT_SECRET_FILE"]
 
 
-def test_a_wrong_value_in_a_file_is_found_there_with_its_line_and_without_a_byte_of_it(tmp_path: Path) -> None:
+def test_invalid_value_in_file_is_located_by_line_without_its_content(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("hunter2\n")
     path = tmp_path / "config.yaml"
-    kept = {key: value for key, value in MINIMAL.items() if key != "cookie_secret"}
-    path.write_text("cookie_secret_file: secret\n" + yaml.safe_dump(kept))
+    incomplete = {key: value for key, value in MINIMAL.items() if key != "cookie_secret"}
+    path.write_text("cookie_secret_file: secret\n" + yaml.safe_dump(incomplete))
     with pytest.raises(ConfigError) as caught:
         load_options(path, {})
     (problem,) = caught.value.problems

@@ -50,7 +50,7 @@ ONE_TENANT, SHARED = f"{MICROSOFT}/{GUID}/v2.0", f"{MICROSOFT}/{TENANT}/v2.0"
 
 
 @pytest.mark.parametrize(
-    ("said_by", "issuer", "counts"),
+    ("claims_issuer", "issuer", "counts"),
     [
         ("", "https://idp.example.com", True),
         ("", "", True),
@@ -64,5 +64,5 @@ ONE_TENANT, SHARED = f"{MICROSOFT}/{GUID}/v2.0", f"{MICROSOFT}/{TENANT}/v2.0"
         (ONE_TENANT, ONE_TENANT.replace("1", "9"), False),
     ],
 )
-def test_what_one_issuer_says_is_of_its_own_people(said_by: str, issuer: str, counts: bool) -> None:
-    assert applies_to_issuer(said_by, issuer) is counts
+def test_claims_of_one_issuer_apply_to_its_own_users(claims_issuer: str, issuer: str, counts: bool) -> None:
+    assert applies_to_issuer(claims_issuer, issuer) is counts

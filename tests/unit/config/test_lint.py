@@ -71,7 +71,7 @@ AZURE = {"idp_provider": "azure", "idp_provider_url": "https://login.microsofton
     ],
     ids=str,
 )
-def test_what_was_not_filled_in_or_trusts_everybody_is_a_warning(tmp_path: Path, settings: dict[str, Any], key: str) -> None:
+def test_placeholder_or_trust_in_all_is_a_warning(tmp_path: Path, settings: dict[str, Any], key: str) -> None:
     assert weak(tmp_path, ROUTE, **settings) == {key}
 
 
@@ -94,11 +94,11 @@ def test_weak_routes_are_warnings(tmp_path: Path) -> None:
     assert weak(tmp_path, ROUTE, {**ROUTE, "tls_skip_verify": True}) == {"policy[1].tls_skip_verify"}
     tokens = {"pass_provider_tokens": True, "pass_provider_tokens_unencrypted": True, "set_request_headers": {"X-Token": "${id_token}"}}
     assert weak(tmp_path, {**ROUTE, **tokens, "to": "http://app.internal"}) == {"policy[0].pass_provider_tokens_unencrypted"}
-    told = {**ROUTE, "pass_identity_headers": True}
-    assert weak(tmp_path, told, told) == {"policy[0].pass_identity_headers"}
-    assert weak(tmp_path, {**told, "to": "http://u.example.net"}) == {"policy[0].pass_identity_headers", "policy[0].to"}
+    identified = {**ROUTE, "pass_identity_headers": True}
+    assert weak(tmp_path, identified, identified) == {"policy[0].pass_identity_headers"}
+    assert weak(tmp_path, {**identified, "to": "http://u.example.net"}) == {"policy[0].pass_identity_headers", "policy[0].to"}
     for private in ("http://10.1.2.3", "http://127.0.0.1", "http://[::1]", "http://app", "http://app.svc", "http://x.localhost"):
-        assert weak(tmp_path, {**told, "to": private}) == {"policy[0].pass_identity_headers"}
+        assert weak(tmp_path, {**identified, "to": private}) == {"policy[0].pass_identity_headers"}
 
 
 CLUSTER = {**ROUTE, "cluster_service_account_token": "the-cluster-token"}
@@ -113,7 +113,7 @@ def test_a_cluster_without_upgrades_is_a_warning(tmp_path: Path, keys: dict[str,
     assert weak(tmp_path, {**CLUSTER, **keys}, {**ROUTE, "from": "https://b.example.com"}) == expected
 
 
-def test_a_cluster_whose_token_is_in_a_file_is_warned_of_at_that_key(tmp_path: Path) -> None:
+def test_cluster_token_in_file_is_a_warning_at_that_key(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("the-cluster-token")
     route = {**ROUTE, "cluster_service_account_token_file": str(tmp_path / "token")}
     assert weak(tmp_path, route) == {"policy[0].cluster_service_account_token_file"}
@@ -124,7 +124,7 @@ PUBLIC = {"from": "https://b.example.com", "to": ROUTE["to"], "allow_public_unau
 
 
 @pytest.mark.parametrize(
-    ("told", "other", "is_warned"),
+    ("identity", "other", "is_warned"),
     [
         ({}, {}, True),
         ({}, {"to": f"{ROUTE['to']}:443/below"}, True),
@@ -139,14 +139,14 @@ PUBLIC = {"from": "https://b.example.com", "to": ROUTE["to"], "allow_public_unau
     ],
     ids=str,
 )
-def test_identity_in_a_cookie_beside_a_route_that_leaves_cookies_is_a_warning(
-    tmp_path: Path, told: dict[str, Any], other: dict[str, Any], is_warned: bool
+def test_identity_cookie_alongside_route_leaving_cookies_is_a_warning(
+    tmp_path: Path, identity: dict[str, Any], other: dict[str, Any], is_warned: bool
 ) -> None:
-    found = weak(tmp_path, {**COOKIE, **told}, {**PUBLIC, **other}) - {"policy[0].pass_identity_headers", "policy[0].to"}
+    found = weak(tmp_path, {**COOKIE, **identity}, {**PUBLIC, **other}) - {"policy[0].pass_identity_headers", "policy[0].to"}
     assert found == ({"policy[0].set_request_headers"} if is_warned else set())
 
 
-def test_assertions_that_nobody_can_verify_are_told_of_whoever_signs_them(tmp_path: Path) -> None:
+def test_unverifiable_assertions_are_reported_for_any_signer(tmp_path: Path) -> None:
     route, unsigned = {**ROUTE, "pass_identity_headers": True}, {"signing_key": None, "signing_key_file": None}
     assert weak(tmp_path, route, **unsigned) == {"policy[0].pass_identity_headers"}
     elsewhere = {"databroker_service_url": "https://broker.example.com", "authorize_service_url": "https://authorize.example.com"}
@@ -159,7 +159,7 @@ def test_a_signing_key_that_cannot_be_read_is_not_called_unset(tmp_path: Path) -
     assert weak(tmp_path, route, signing_key=None, signing_key_file=str(tmp_path / "nothing.pem")) == set()
 
 
-def test_what_is_wrong_elsewhere_hides_no_weakness(tmp_path: Path) -> None:
+def test_errors_elsewhere_hide_no_weakness(tmp_path: Path) -> None:
     assert weak(tmp_path, ROUTE, cookie_secure=False, timeout_read="x", gate_debug=True) == {"cookie_secure", "gate_debug"}
 
 
@@ -172,9 +172,9 @@ AUTOCERT = {"insecure_server": None, "autocert": True, "address": ":443"}
 
 
 def weak_with_autocert(directory: Path, *routes: dict[str, Any], **settings: Any) -> set[str]:
-    given = {key: value for key, value in {**STRONG, **AUTOCERT, **settings}.items() if value is not None}
+    configured = {key: value for key, value in {**STRONG, **AUTOCERT, **settings}.items() if value is not None}
     path = directory / "config.yaml"
-    path.write_text(yaml.safe_dump({**given, "policy": list(routes)}))
+    path.write_text(yaml.safe_dump({**configured, "policy": list(routes)}))
     return {problem.key for problem in check_configuration(path, {}, CONFIG_CHECKS).warnings}
 
 
@@ -227,7 +227,7 @@ def at(host: str) -> dict[str, Any]:
         (("auth.example.com",), ["192.0.2.1"], set()),
     ],
 )
-def test_a_host_that_no_certificate_covers_is_told(tmp_path: Path, names: tuple[str, ...], hosts: list[str], uncovered: set[str]) -> None:
+def test_host_without_certificate_is_reported(tmp_path: Path, names: tuple[str, ...], hosts: list[str], uncovered: set[str]) -> None:
     assert weak(tmp_path, *map(at, hosts), **tls(tmp_path, *names)) == uncovered
 
 
@@ -247,13 +247,13 @@ def test_every_certificate_counts(tmp_path: Path) -> None:
         {"ext_authz_tokens": ["v9Yq3m1Zk8Xw5Lr7Td2Bf6Hj4Np0GsQcVbEuIoAyKM"], "grpc_address": "127.0.0.1:5443"},
     ],
 )
-def test_where_something_else_ends_tls_its_certificates_are_not_ours_to_judge(tmp_path: Path, settings: dict[str, Any]) -> None:
-    given = {key: value for key, value in {**tls(tmp_path, "auth.example.com"), **settings}.items() if value is not None}
-    assert "policy[0].from" not in weak(tmp_path, at("a.example.com"), **given)
+def test_certificates_are_ignored_where_tls_ends_elsewhere(tmp_path: Path, settings: dict[str, Any]) -> None:
+    configured = {key: value for key, value in {**tls(tmp_path, "auth.example.com"), **settings}.items() if value is not None}
+    assert "policy[0].from" not in weak(tmp_path, at("a.example.com"), **configured)
 
 
 @pytest.mark.parametrize(
-    ("sign_in", "hosts", "told"),
+    ("sign_in", "hosts", "warned"),
     [
         ("auth.example.com:8443", ["a.example.com:8443", "b.example.com"], {"policy[1].from"}),
         ("auth.example.com:8443", ["a.example.com:8444", "b.example.com:8443"], {"policy[0].from"}),
@@ -266,8 +266,8 @@ def test_where_something_else_ends_tls_its_certificates_are_not_ours_to_judge(tm
         ("auth.example.com", ["a.example.com:8443", "b.example.com:8443", "c.example.com"], set()),
     ],
 )
-def test_one_port_unlike_the_others_is_told(tmp_path: Path, sign_in: str, hosts: list[str], told: set[str]) -> None:
-    assert weak(tmp_path, *map(at, hosts), authenticate_service_url=f"https://{sign_in}") == told
+def test_differing_port_is_reported(tmp_path: Path, sign_in: str, hosts: list[str], warned: set[str]) -> None:
+    assert weak(tmp_path, *map(at, hosts), authenticate_service_url=f"https://{sign_in}") == warned
 
 
 def test_a_service_apart_has_a_port_of_its_own(tmp_path: Path) -> None:

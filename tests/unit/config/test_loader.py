@@ -219,7 +219,7 @@ def test_a_file_that_can_not_be_used_is_a_config_error(tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize("key", ["cookie_secret", "shared_secret", "idp_client_secret", "signing_key", "certificate_key"])
-def test_a_wrong_secret_is_not_shown(problems: Problems, key: str) -> None:
+def test_invalid_secret_is_not_displayed(problems: Problems, key: str) -> None:
     for value in ("hunter2\x00hunter2", "hunter2 ", "hunter2=", ["hunter2"], {"hunter2": "hunter2"}, base64.b64encode(b"hunter2").decode()):
         found = {**problems(**{key: value}), **(problems({key.upper(): value}) if isinstance(value, str) else {})}
         assert "hunter2" not in str(found)
@@ -227,9 +227,9 @@ def test_a_wrong_secret_is_not_shown(problems: Problems, key: str) -> None:
 
 
 def test_options_and_errors_never_show_the_secrets(load: Load) -> None:
-    shown = repr(load())
-    assert not any(secret in shown for secret in (COOKIE_SECRET, SHARED_SECRET, "client-secret"))
-    assert repr(bytes(range(32))) not in shown
+    text = repr(load())
+    assert not any(secret in text for secret in (COOKIE_SECRET, SHARED_SECRET, "client-secret"))
+    assert repr(bytes(range(32))) not in text
 
 
 def test_the_example_loads_once_its_secrets_are_filled_in(tmp_path: Path, pair: tuple[bytes, bytes], other_key: bytes) -> None:

@@ -130,7 +130,7 @@ def test_a_rule_on_groups_needs_groups(problems: Problems) -> None:
     assert "no user has groups" in problems(policy=[route], groups_claim="")["policy[0].policy"]
 
 
-def test_github_does_not_say_how_anybody_signed_in(problems: Problems) -> None:
+def test_github_does_not_report_authentication_method(problems: Problems) -> None:
     route = {"from": "https://a.example.com", "to": "http://127.0.0.1:1", "allow_any_authenticated_user": True}
     found = problems(idp_provider="github", policy=[{**route, "acr_values": ["mfa"], "max_age": "5m"}])
     assert {"policy[0].acr_values", "policy[0].max_age"} <= found.keys()

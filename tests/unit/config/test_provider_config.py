@@ -42,7 +42,7 @@ def test_what_is_no_provider_has_the_name_of_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("user_id", "email", "is_told"),
+    ("user_id", "email", "is_authoritative"),
     [
         ("corp/1", "ceo@corp.example", True),
         ("corp/1", "CEO@Corp.EXAMPLE", True),
@@ -61,12 +61,12 @@ def test_what_is_no_provider_has_the_name_of_none() -> None:
         ("gone/1", "ceo@corp.example", False),
     ],
 )
-def test_an_address_is_told_by_a_provider_of_its_domain_alone(tmp_path: Path, user_id: str, email: str, is_told: bool) -> None:
+def test_provider_is_authoritative_for_its_domain_only(tmp_path: Path, user_id: str, email: str, is_authoritative: bool) -> None:
     options = make_options(tmp_path, **several("corp", "corp-2", "partner"))
-    assert owned_email_for(email, user_id, options.providers) == (email if is_told else "")
+    assert owned_email_for(email, user_id, options.providers) == (email if is_authoritative else "")
 
 
-def test_the_only_provider_tells_any_address_of_its_people(tmp_path: Path) -> None:
+def test_sole_provider_is_authoritative_for_all_its_users(tmp_path: Path) -> None:
     providers = make_options(tmp_path).providers
     assert [owned_email_for(email, "oidc/1", providers) for email in ("ceo@corp.example", "no address")] == [
         "ceo@corp.example",

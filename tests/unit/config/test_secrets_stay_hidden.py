@@ -25,12 +25,12 @@ from tests.support.options import MINIMAL
 
 MARK = "hunter2sEcReT"
 ALL_CONFIG_CHECKS = (*CONFIG_CHECKS, *(ConfigCheck("weak-setting", rule, warns=True) for rule in LINT_RULES))
-SECRET_WORDS = ("secret", "key", "token", "password", "service_account", "connection_string")
+SECRET_MARKERS = ("secret", "key", "token", "password", "service_account", "connection_string")
 NOT_SECRET = {"signing_key_algorithm"}
 
 
 def is_secret(name: str) -> bool:
-    return any(word in name for word in SECRET_WORDS) and not name.endswith("_file") and name not in NOT_SECRET
+    return any(word in name for word in SECRET_MARKERS) and not name.endswith("_file") and name not in NOT_SECRET
 
 
 SETTINGS = sorted(key.name for group in declared_settings().values() for key in group if is_secret(key.name))
@@ -63,7 +63,7 @@ FORMS: list[Any] = [
 LEAKS = (MARK, base64.b64encode(MARK.encode()).decode()[:14])
 
 
-def everything_said(path: Path, environ: dict[str, str]) -> str:
+def all_output(path: Path, environ: dict[str, str]) -> str:
     checked = check_configuration(path, environ, ALL_CONFIG_CHECKS)
     report = ConfigReport(path, path.parent, checked.errors, checked.warnings)
     try:
@@ -73,8 +73,8 @@ def everything_said(path: Path, environ: dict[str, str]) -> str:
     return "\n".join([as_text(report), as_text(report, in_colour=True), as_json(report), as_sarif(report), logged, repr(checked)])
 
 
-def leaks(said: str) -> list[str]:
-    return [leak for leak in LEAKS if leak in said]
+def leaks(output: str) -> list[str]:
+    return [leak for leak in LEAKS if leak in output]
 
 
 def test_the_marked_settings_are_those_that_hold_secrets() -> None:
@@ -83,7 +83,7 @@ def test_the_marked_settings_are_those_that_hold_secrets() -> None:
 
 
 @pytest.mark.parametrize("extension", ["yaml", "json"])
-def test_no_form_of_a_wrong_secret_is_shown(tmp_path: Path, extension: str) -> None:
+def test_no_form_of_invalid_secret_is_displayed(tmp_path: Path, extension: str) -> None:
     path = tmp_path / f"config.{extension}"
     route = {"from": "https://a.example.com", "to": "http://u", "allow_any_authenticated_user": True}
     for form in FORMS:
@@ -98,24 +98,24 @@ def test_no_form_of_a_wrong_secret_is_shown(tmp_path: Path, extension: str) -> N
             "certificates": [{"cert": "fullchain.pem", "key": key} for key in PEMS],
         }
         path.write_text(json.dumps(document) if extension == "json" else yaml.safe_dump(document))
-        assert leaks(everything_said(path, {})) == [], form
+        assert leaks(all_output(path, {})) == [], form
 
 
-def test_no_wrong_secret_of_the_environment_is_shown(tmp_path: Path) -> None:
+def test_no_invalid_secret_of_environment_is_displayed(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump(MINIMAL))
     for form in (form for form in FORMS if isinstance(form, str)):
-        assert leaks(everything_said(path, {name.upper(): form for name in [*SETTINGS, "HEADERS", "IDP_REQUEST_PARAMS"]})) == []
+        assert leaks(all_output(path, {name.upper(): form for name in [*SETTINGS, "HEADERS", "IDP_REQUEST_PARAMS"]})) == []
         policy = [{"from": "https://a.example.com", "to": "http://u", **dict.fromkeys(ROUTE_KEYS, form)}]
         environ = {"POLICY": base64.b64encode(yaml.safe_dump(policy).encode()).decode()}
-        assert leaks(everything_said(path, environ)) == []
+        assert leaks(all_output(path, environ)) == []
 
 
-def test_no_secret_of_a_right_configuration_is_shown(tmp_path: Path) -> None:
+def test_no_secret_of_valid_configuration_is_displayed(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump({**MINIMAL, "idp_client_secret": MARK}))
-    assert leaks(everything_said(path, {})) == []
-    assert MINIMAL["cookie_secret"] not in everything_said(path, {})
+    assert leaks(all_output(path, {})) == []
+    assert MINIMAL["cookie_secret"] not in all_output(path, {})
 
 
 TEXTS = {
@@ -140,9 +140,9 @@ def test_a_damaged_file_shows_nothing_of_the_secrets_in_it(extension: str, damag
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / f"damaged.{extension}"
         path.write_text(text)
-        said = everything_said(path, {})
+        output = all_output(path, {})
         keys = {problem.key for problem in check_configuration(path, {}, ALL_CONFIG_CHECKS).errors}
-    shown_keys = {part for key in keys for part in (key, key.split(".")[-1])}
-    for key in itertools.chain(shown_keys, (json.dumps(key)[1:-1] for key in shown_keys)):
-        said = said.replace(key, "") if key else said
-    assert leaks(said) == []
+    displayed_keys = {part for key in keys for part in (key, key.split(".")[-1])}
+    for key in itertools.chain(displayed_keys, (json.dumps(key)[1:-1] for key in displayed_keys)):
+        output = output.replace(key, "") if key else output
+    assert leaks(output) == []

@@ -52,13 +52,13 @@ def test_what_is_right_becomes_the_model() -> None:
     assert sample.inner == Inner(needed="x")
 
 
-def test_a_rule_is_judged_although_another_setting_is_wrong() -> None:
+def test_rule_is_checked_although_another_setting_is_invalid() -> None:
     found = findings({"a": "yes", "b": "yes", "other": "perhaps"})
     assert found.keys() == {("b",), ("other",)}
     assert found[("b",)] == "not with a"
 
 
-def test_a_rule_over_a_wrong_setting_is_not_judged() -> None:
+def test_rule_over_invalid_setting_is_not_checked() -> None:
     assert list(findings({"a": "perhaps", "b": True})) == [("a",)]
 
 
@@ -66,7 +66,7 @@ def test_a_rule_that_is_broken_is_reported_once() -> None:
     assert validate(Sample, {"a": True, "b": True}, {})[1] == [(("b",), "not with a")]
 
 
-def test_a_nested_mistake_carries_its_whole_path() -> None:
+def test_nested_error_has_complete_path() -> None:
     found = findings({"inner": {}, "many": [{"needed": "x"}, {"needed": 5, "old": 1}]})
     assert found.keys() == {("inner", "needed"), ("many", 1, "needed"), ("many", 1, "old")}
     assert found[("inner", "needed")].endswith("think of one")
@@ -80,7 +80,7 @@ def test_unknown_keys_are_explained() -> None:
     assert found[("zzzzzz",)] == f"unknown setting (gate v{RELEASE})"
 
 
-def test_what_is_no_map_says_so() -> None:
+def test_non_mapping_is_reported() -> None:
     assert findings([]) == {(): "must be a map"}
     assert findings({"many": 5}) == {("many",): "must be a list"}
 
@@ -96,11 +96,11 @@ def test_not_even_the_validators_own_message_holds_the_value() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_what_was_judged_alone_is_not_judged_again_with_all_others():
-    judged = []
+def test_parts_validated_alone_are_not_validated_again_together():
+    validated = []
 
     class Part(Settings):
-        RULES = (lambda part: judged.append(part) or (),)
+        RULES = (lambda part: validated.append(part) or (),)
         n: int
 
     class Whole(Settings):
@@ -108,5 +108,5 @@ def test_what_was_judged_alone_is_not_judged_again_with_all_others():
 
     made = [Part(n=number) for number in range(3)]
     whole = Whole(parts=(*made, {"n": 3}))
-    assert [part.n for part in judged] == [0, 1, 2, 3]
-    assert all(kept is part for kept, part in zip(whole.parts, made, strict=False))
+    assert [part.n for part in validated] == [0, 1, 2, 3]
+    assert all(reused is part for reused, part in zip(whole.parts, made, strict=False))

@@ -74,14 +74,14 @@ def test_a_name_longer_than_its_column_is_cut():
     assert AuditEntry.objects.get().object_repr == "x" * 255
 
 
-def test_somebody_without_an_account_is_told_of_too():
+def test_client_without_account_is_audited_too():
     record_action(request_of(AnonymousUser()), "was refused", object_repr="bob@a.org", object_id="oidc/bob", non_administrator=BOB)
     entry = AuditEntry.objects.get()
     assert (entry.actor, entry.actor_kind, entry.actor_id, entry.object_repr) == ("bob@a.org", "user", "oidc/bob", "bob@a.org")
     assert not get_user_model().objects.exists()
 
 
-def test_a_stranger_who_knocks_again_and_again_fills_no_table():
+def test_repeated_unknown_client_does_not_fill_table():
     request = request_of(AnonymousUser())
     with capture_logs() as logged:
         for _ in range(20):
@@ -91,7 +91,7 @@ def test_a_stranger_who_knocks_again_and_again_fills_no_table():
     assert len(logged) == 21
 
 
-def test_a_stranger_who_comes_back_later_is_told_of_again():
+def test_returning_unknown_client_is_audited_again():
     request = request_of(AnonymousUser())
     record_action(request, "was refused", object_repr="bob@a.org", non_administrator=BOB)
     with connection.cursor() as cursor:
@@ -100,7 +100,7 @@ def test_a_stranger_who_comes_back_later_is_told_of_again():
     assert AuditEntry.objects.count() == 2
 
 
-def test_what_an_administrator_repeats_is_told_each_time():
+def test_repeated_administrator_action_is_audited_each_time():
     request = request_of(account())
     for _ in range(3):
         record_action(request, "opened the admin", object_repr="Ann")
@@ -134,19 +134,19 @@ def test_what_was_written_stays_as_it_was(change: str):
         (None, {"email": "boss@a.org", "first_name": "Boss"}, ("account with a password", "root", "root")),
     ],
 )
-def test_an_administrator_is_named_by_what_is_theirs_alone(user_id, facts, expected):
+def test_administrator_is_identified_by_unique_attribute(user_id, facts, expected):
     actor = administrator(request_of(account("root", **facts), user_id))
     assert (actor.kind, actor.id, actor.name) == expected
 
 
-def test_a_session_is_named_in_words_that_outlive_it():
+def test_session_name_outlives_it():
     row(User, id="oidc/bob", email="bob@a.org")
     assert session_label(Session(id="s", user_id="oidc/bob", client_address="192.0.2.1")) == "bob@a.org, from 192.0.2.1"
     assert session_label(Session(id="s", user_id="oidc/none")) == "oidc/none, from an unknown address"
     assert session_label(Session(id="s")) == "an unknown user, from an unknown address"
 
 
-def test_what_a_command_does_is_told_by_who_typed_it_each_time():
+def test_command_is_audited_under_its_operator_each_time():
     for _ in range(2):
         record_command("root@host", "revokes the service account", "ci", Session)
     entries = AuditEntry.objects.filter(actor="root@host (command line)", action="revokes the service account", object_id="ci")
@@ -154,7 +154,7 @@ def test_what_a_command_does_is_told_by_who_typed_it_each_time():
     assert entries.count() == 2
 
 
-def test_what_people_end_themselves_is_told_under_their_name(tmp_path):
+def test_user_s_own_sign_out_is_audited_under_their_name(tmp_path):
     providers = make_options(tmp_path).providers
     ann = SessionRecord("s1", "oidc/ann", "ann", "oidc", 0.0, 9e9, {"email": "ann@a.org", "name": "Ann"}, client_address="192.0.2.1")
     for session in (ann, None):
@@ -198,7 +198,7 @@ def test_what_people_end_themselves_is_told_under_their_name(tmp_path):
         ({"name": 7}, "partner/eve"),
     ],
 )
-def test_nobody_is_called_by_a_name_that_may_be_another_s(tmp_path, claims, name):
+def test_ambiguous_name_identifies_no_user(tmp_path, claims, name):
     providers = make_options(tmp_path, **several("corp", "partner")).providers
     eve = SessionRecord("s1", "partner/eve", "eve", "partner", 0.0, 9e9, claims)
     assert session_entry(0.0, eve, providers, "", AuditAction.END_SESSION, eve).actor == name
@@ -207,22 +207,22 @@ def test_nobody_is_called_by_a_name_that_may_be_another_s(tmp_path, claims, name
 
 @dataclass(frozen=True)
 class Recorded(AuditLog):
-    """An audit log that takes `most` entries."""
+    """An audit log that accepts up to `max_entries` entries."""
 
-    most: int = 9
+    max_entries: int = 9
     actions: list[str] = field(default_factory=list)
 
     async def record(self, action, model, objects):
-        if len(self.actions) == self.most:
+        if len(self.actions) == self.max_entries:
             raise AuditLogUnavailable("full")
         self.actions.append(action)
 
 
-@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("max_entries", [1, 2])
 @pytest.mark.parametrize("error", [BrokerError, AccessError])
-async def test_a_step_is_told_of_before_it_is_taken_and_where_it_fails_if_that_can_be(error, most):
+async def test_step_is_audited_before_it_runs_and_failure_after(error, max_entries):
     """The caller receives the error of the failed step, not that the log is full."""
-    log = Recorded(BOB, "", most=most)
+    log = Recorded(BOB, "", max_entries=max_entries)
 
     async def fail():
         async with log.step(AuditAction.END_SESSION, Session, []):
@@ -231,11 +231,11 @@ async def test_a_step_is_told_of_before_it_is_taken_and_where_it_fails_if_that_c
 
     with pytest.raises(error, match="away"):
         await fail()
-    assert log.actions == [AuditAction.END_SESSION, AuditAction.END_SESSION.failure][:most]
+    assert log.actions == [AuditAction.END_SESSION, AuditAction.END_SESSION.failure][:max_entries]
 
 
-async def test_what_can_not_be_told_of_is_not_done():
-    step = Recorded(BOB, "", most=0).step(AuditAction.END_SESSION, Session, [])
+async def test_unauditable_action_is_refused():
+    step = Recorded(BOB, "", max_entries=0).step(AuditAction.END_SESSION, Session, [])
     with pytest.raises(AuditLogUnavailable):
         await step.__aenter__()
 

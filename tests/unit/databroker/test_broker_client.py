@@ -51,13 +51,13 @@ async def test_a_broker_that_is_away_spends_nothing():
         await consume_once(Away(lambda: NOW), "a", NOW + 60)
 
 
-async def test_a_deletion_is_heard_of_at_once_when_it_is_done() -> None:
-    heard: list[tuple[str, str]] = []
-    broker = InvalidatingBroker(MemoryStore(), lambda type, id: heard.append((type, id)))
+async def test_deletion_is_notified_immediately() -> None:
+    received: list[tuple[str, str]] = []
+    broker = InvalidatingBroker(MemoryStore(), lambda type, id: received.append((type, id)))
     await broker.put(SESSION, "a", {})
-    assert heard == []
+    assert received == []
     assert await broker.delete(SESSION, "a")
-    assert heard == [(SESSION, "a")]
+    assert received == [(SESSION, "a")]
     assert await broker.get(SESSION, "a") is None
 
 

@@ -72,7 +72,7 @@ def test_a_claim_is_described_by_the_path_that_a_rule_has(path: str) -> None:
 
 
 @pytest.mark.parametrize(("claims", "kind", "values"), [({}, NullValues, ()), ({"groups": ["a"]}, PartialValues, ("a",))])
-def test_a_claim_that_is_kept_elsewhere_is_not_known(claims: dict[str, Any], kind: type, values: tuple[Any, ...]) -> None:
+def test_claim_stored_elsewhere_is_unknown(claims: dict[str, Any], kind: type, values: tuple[Any, ...]) -> None:
     found = flatten_claims({"_claim_names": {"groups": "src1"}, **claims})["groups"]
     assert (type(found), found) == (kind, values)
 
@@ -117,21 +117,21 @@ def test_the_claim_may_stand_inside_another() -> None:
         ("oidc/ann", {}, ()),
     ],
 )
-def test_the_groups_of_a_person_are_those_of_the_configured_issuer(
+def test_groups_of_a_user_come_from_the_configured_issuer(
     tmp_path: Path, user_id: str, user: dict[str, Any], groups: tuple[str, ...]
 ) -> None:
     assert ProviderClaims.from_options(make_options(tmp_path)).read_groups(user_id, user) == groups
     assert ProviderClaims.from_options(make_options(tmp_path, groups_claim="")).read_groups(user_id, user) == ()
 
 
-def test_the_same_configuration_read_twice_counts_the_same_words(tmp_path: Path) -> None:
+def test_same_configuration_loaded_again_counts_the_same(tmp_path: Path) -> None:
     """Otherwise every reload would rebuild the admin's tables."""
     icon = tmp_path / "icon.svg"
     icon.write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
-    said = several("corp", "partner")
-    said["identity_providers"][0] |= {"directory_file": str(tmp_path / "people.yaml"), "icon": str(icon)}
+    providers = several("corp", "partner")
+    providers["identity_providers"][0] |= {"directory_file": str(tmp_path / "people.yaml"), "icon": str(icon)}
     (tmp_path / "people.yaml").write_text("users: []\n")
-    first, second = (ProviderClaims.from_options(make_options(tmp_path, **said)) for _ in range(2))
+    first, second = (ProviderClaims.from_options(make_options(tmp_path, **providers)) for _ in range(2))
     assert first == second
-    said["identity_providers"][1]["domains"] = ["another.example"]
-    assert first != ProviderClaims.from_options(make_options(tmp_path, **said))
+    providers["identity_providers"][1]["domains"] = ["another.example"]
+    assert first != ProviderClaims.from_options(make_options(tmp_path, **providers))

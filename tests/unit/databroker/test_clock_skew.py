@@ -10,7 +10,7 @@ DIFFERS = "clock skew exceeds limit"
 AGREES = "clock skew resolved"
 
 
-def said(watch: ClockSkewMonitor, *skews: float) -> list[tuple[str, float]]:
+def reported(watch: ClockSkewMonitor, *skews: float) -> list[tuple[str, float]]:
     with capture_logs() as lines:
         for skew in skews:
             watch.observe(skew)
@@ -18,13 +18,13 @@ def said(watch: ClockSkewMonitor, *skews: float) -> list[tuple[str, float]]:
 
 
 @pytest.mark.parametrize("skew", [MAX_SKEW_SECONDS + 1, -MAX_SKEW_SECONDS - 1, 86_400.04])
-def test_a_clock_that_is_ahead_or_behind_is_told_and_measured(skew: float) -> None:
+def test_clock_skew_is_reported_and_measured(skew: float) -> None:
     watch = ClockSkewMonitor()
-    assert said(watch, 0.3, skew, skew) == [(DIFFERS, round(skew, 1))]
+    assert reported(watch, 0.3, skew, skew) == [(DIFFERS, round(skew, 1))]
     assert metrics.clock_skew._value.get() == skew
-    assert said(watch, *[skew] * LOG_EVERY) == [(DIFFERS, round(skew, 1))]
-    assert said(watch, 0.3, 0.3) == [(AGREES, 0.0)]
+    assert reported(watch, *[skew] * LOG_EVERY) == [(DIFFERS, round(skew, 1))]
+    assert reported(watch, 0.3, 0.3) == [(AGREES, 0.0)]
 
 
 def test_what_questions_take_is_no_difference() -> None:
-    assert said(ClockSkewMonitor(), MAX_SKEW_SECONDS, -MAX_SKEW_SECONDS, 0.0) == []
+    assert reported(ClockSkewMonitor(), MAX_SKEW_SECONDS, -MAX_SKEW_SECONDS, 0.0) == []

@@ -24,13 +24,13 @@ class Store(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.left, self.asked = 1_000_000, list[str]()
+        self.left, self.deleted = 1_000_000, list[str]()
 
     async def delete(self, type: str, id: str) -> bool:
         if self.left == 0:
             raise BrokerError("away")
         self.left -= 1
-        self.asked.append(id)
+        self.deleted.append(id)
         return await super().delete(type, id)
 
 
@@ -50,7 +50,7 @@ async def ids(store: Store) -> list[str]:
 async def test_the_weaker_ones_of_the_same_browsers_go_first_and_no_others(store: Store) -> None:
     assert sorted(await end_sessions(store, ["a", "b", "a"])) == ["a", "a1", "a2", "b", "b1"]
     assert await ids(store) == ["c"]
-    assert set(store.asked[-2:]) == {"a", "b"}
+    assert set(store.deleted[-2:]) == {"a", "b"}
 
 
 async def test_a_stronger_one_stays_where_a_weaker_one_ends(store: Store) -> None:
@@ -64,7 +64,7 @@ async def test_what_had_ended_before_is_no_error_and_is_not_counted(store: Store
 
 
 @pytest.mark.parametrize("after", range(5))
-async def test_what_broke_off_is_finished_by_asking_again(store: Store, after: int) -> None:
+async def test_interrupted_work_completes_on_retry(store: Store, after: int) -> None:
     over: list[str] = []
     store.left = after
     with pytest.raises(BrokerError):
@@ -80,7 +80,7 @@ async def test_what_broke_off_is_finished_by_asking_again(store: Store, after: i
 
 async def test_those_that_live_are_named_before_anything_ends(store: Store) -> None:
     assert await superseded_by(store, ["a", "b", "c"]) == ["a2", "a1", "b1"]
-    assert store.asked == []
+    assert store.deleted == []
 
 
 async def test_many_come_in_batches() -> None:
@@ -91,7 +91,7 @@ async def test_many_come_in_batches() -> None:
     assert [len(batch) async for batch in batched(all_of())] == [CONCURRENCY, CONCURRENCY, 1]
 
 
-async def test_all_sessions_of_one_user_are_found_and_end_and_nobody_elses() -> None:
+async def test_all_sessions_of_one_user_and_no_other_are_found_and_ended() -> None:
     broker = MemoryStore()
     users = ("oidc/ann", "oidc/Ann", "oidc/anna", "other/ann")
     for user in users:

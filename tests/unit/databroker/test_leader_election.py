@@ -17,13 +17,13 @@ class Work:
 
     def __init__(self) -> None:
         self.running = 0
-        self.begun = 0
-        self.most = 0
+        self.started = 0
+        self.peak = 0
 
     async def __call__(self) -> None:
-        self.begun += 1
+        self.started += 1
         self.running += 1
-        self.most = max(self.most, self.running)
+        self.peak = max(self.peak, self.running)
         try:
             await asyncio.Event().wait()
         finally:
@@ -83,10 +83,10 @@ async def test_of_several_processes_one_works_and_another_follows(clock):
     for task in tasks:
         await clock.until(lambda: work.running == 1)
         await ended(task)
-    assert (work.most, work.running) == (1, 0)
+    assert (work.peak, work.running) == (1, 0)
 
 
-async def test_who_stops_lets_the_next_begin_at_once(clock):
+async def test_stopping_holder_releases_lease_immediately(clock):
     store, work = MemoryStore(clock), Work()
     task = spawn(run_elected(store, "work", work, ttl=30), name="process")
     await clock.until(lambda: work.running == 1)
@@ -102,26 +102,26 @@ async def test_work_stops_when_the_lease_is_lost(clock):
     store.mode = "lost"
     await clock.until(lambda: work.running == 0)
     store.mode = "up"
-    await clock.until(lambda: work.begun == 2)
+    await clock.until(lambda: work.started == 2)
     await ended(task)
 
 
 @pytest.mark.parametrize("mode", ["away", "hangs"])
-async def test_work_stops_before_the_lease_ends_when_nobody_answers(mode, clock):
+async def test_work_stops_before_lease_expires_without_response(mode, clock):
     store, work = Flaky(clock), Work()
     task = spawn(run_elected(store, "work", work, ttl=30), name="process")
     await clock.until(lambda: work.running == 1)
     store.mode = mode
-    was_free_while_working, began = False, clock.now
+    was_free_while_working, started_at = False, clock.now
     while work.running:
         was_free_while_working |= not store._leases or store._leases["work"][1] <= clock.now
         await clock.passes(0.1)
     assert not was_free_while_working
-    assert 20 < clock.now - began < 30
+    assert 20 < clock.now - started_at < 30
     await ended(task)
 
 
-async def test_work_that_fails_is_begun_again(clock):
+async def test_failed_work_starts_again(clock):
     store = MemoryStore(clock)
     times = 0
 
@@ -135,7 +135,7 @@ async def test_work_that_fails_is_begun_again(clock):
     await ended(task)
 
 
-async def test_whatever_a_renewal_meets_another_begins_the_work_anew(clock):
+async def test_any_renewal_failure_restarts_work(clock):
     class Broken(MemoryStore):
         renewed = 0
 
@@ -147,19 +147,19 @@ async def test_whatever_a_renewal_meets_another_begins_the_work_anew(clock):
 
     work = Work()
     task = spawn(run_elected(Broken(clock), "work", work, ttl=30), name="process")
-    await clock.until(lambda: work.begun == 2 and work.running == 1)
-    assert work.most == 1
+    await clock.until(lambda: work.started == 2 and work.running == 1)
+    assert work.peak == 1
     await ended(task)
 
 
 @pytest.mark.parametrize("error", [BrokerError("away"), RuntimeError("unexpected")], ids=["away", "unexpected"])
-async def test_a_broker_that_is_away_is_asked_again(clock, error: Exception):
+async def test_unavailable_broker_is_retried(clock, error: Exception):
     class Away(MemoryStore):
-        asked = 0
+        tries = 0
 
         async def acquire(self, name: str, ttl: float) -> Lease | None:
-            self.asked += 1
-            if self.asked < 3:
+            self.tries += 1
+            if self.tries < 3:
                 raise error
             return await super().acquire(name, ttl)
 
@@ -171,15 +171,15 @@ async def test_a_broker_that_is_away_is_asked_again(clock, error: Exception):
 
 async def test_work_that_is_done_alone_is_done_by_one() -> None:
     store = MemoryStore()
-    may_end, begun = asyncio.Event(), asyncio.Event()
+    may_end, started = asyncio.Event(), asyncio.Event()
 
     async def work() -> str:
-        begun.set()
+        started.set()
         await may_end.wait()
         return "done"
 
     first = asyncio.create_task(run_exclusive(store, "work", work))
-    await begun.wait()
+    await started.wait()
     with pytest.raises(LeaseHeldElsewhere):
         await run_exclusive(store, "work", work)
     may_end.set()

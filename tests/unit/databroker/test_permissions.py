@@ -3,7 +3,7 @@
 from databroker.permissions import PERMISSIONS, in_order, unknown_permissions
 
 
-def test_permissions_are_told_in_one_order_each_once() -> None:
+def test_permissions_are_listed_in_order_without_duplicates() -> None:
     assert in_order(["routes:read", "sessions:read", "routes:read"]) == ("sessions:read", "routes:read")
     assert in_order(PERMISSIONS) == tuple(PERMISSIONS)
 

@@ -39,18 +39,18 @@ async def test_one_id_of_two_directories_is_two_records(broker: MemoryStore, typ
 @pytest.mark.parametrize("id", ["corp/g", "../corp/g", "/corp/g", "corp/", "", "g\0", "partner/corp/g"])
 async def test_no_id_leads_to_another_s_record(broker: MemoryStore, type: str, id: str) -> None:
     corp, partner = corp_and_partner(broker)
-    kept = await corp.put(type, "g", {"of": "corp"})
+    stored = await corp.put(type, "g", {"of": "corp"})
     written = await partner.put(type, id, {"of": "partner"})
     assert written.id == id
-    assert await corp.get(type, "g") == kept
+    assert await corp.get(type, "g") == stored
     assert [record.id for record in await corp.page(type, "", 10)] == ["g"]
     assert [record.data["of"] for record in await partner.page(type, "", 10)] == ["partner"] * bool(id)
     await partner.delete(type, id)
-    assert await corp.get(type, "g") == kept
+    assert await corp.get(type, "g") == stored
 
 
 @pytest.mark.parametrize("id", ["corp/ann", "ann", "", "partne", "partnership/ann", "Partner/ann"])
-async def test_who_is_another_s_person_can_neither_be_read_nor_written(broker: MemoryStore, id: str) -> None:
+async def test_record_of_another_issuer_s_user_is_inaccessible(broker: MemoryStore, id: str) -> None:
     _, partner = corp_and_partner(broker)
     await broker.put(DIRECTORY_USER, "corp/ann", {})
     for work in (partner.get(DIRECTORY_USER, id), partner.put(DIRECTORY_USER, id, {}), partner.delete(DIRECTORY_USER, id)):

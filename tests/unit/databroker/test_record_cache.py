@@ -23,8 +23,8 @@ class Number(int):
     pass
 
 
-def packed(*records: Record, most: int = 100) -> RecordCache:
-    held = RecordCache(SESSION, most)
+def packed(*records: Record, max_records: int = 100) -> RecordCache:
+    held = RecordCache(SESSION, max_records)
     for record in records:
         held.put(record.id, record)
     return held
@@ -35,7 +35,7 @@ def record(id: str = "a", version: int = 1, expires: float | None = None, **data
 
 
 @pytest.mark.parametrize(
-    "given",
+    "original",
     [
         record(),
         record(version=2**62, expires=NOW),
@@ -49,8 +49,8 @@ def record(id: str = "a", version: int = 1, expires: float | None = None, **data
         ),
     ],
 )
-def test_what_is_opened_is_what_was_packed(given: Record) -> None:
-    assert packed(given).get("a") == given
+def test_what_is_opened_is_what_was_packed(original: Record) -> None:
+    assert packed(original).get("a") == original
 
 
 def test_no_reader_changes_what_the_next_one_finds() -> None:
@@ -98,7 +98,7 @@ def test_names_and_the_texts_of_lists_are_one_object_for_all() -> None:
     assert first.data["a name"][0] is second.data["a name"][0]
 
 
-def test_values_of_stricter_types_are_what_json_says_of_them() -> None:
+def test_values_of_stricter_types_match_their_json() -> None:
     found = packed(record(kind=Kind.ONE, number=Number(7))).get("a")
     assert found is not None
     assert found.data == {"kind": "one", "number": 7}
@@ -106,12 +106,12 @@ def test_values_of_stricter_types_are_what_json_says_of_them() -> None:
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, MappingProxyType({})])
-def test_what_json_cannot_say_is_refused(value: object) -> None:
+def test_value_unsupported_by_json_is_refused(value: object) -> None:
     with pytest.raises(TypeError, match="JSON values"):
         packed(Record(SESSION, "a", {"value": value}, 1, NOW))
 
 
-def test_that_there_is_no_such_record_is_told_from_nothing() -> None:
+def test_missing_record_is_distinguished_from_empty() -> None:
     held = packed()
     held.put("a", None)
     assert "a" in held
@@ -121,14 +121,14 @@ def test_that_there_is_no_such_record_is_told_from_nothing() -> None:
             question("b")
 
 
-def test_a_version_is_told_until_the_record_expires() -> None:
+def test_version_is_reported_until_record_expires() -> None:
     held = packed(record("a", 7, NOW), record("b", 8))
     assert [held.version("a", NOW - 1), held.version("a", NOW), held.peek_version("a")] == [7, None, 7]
     assert held.version("b", sys.float_info.max) == 8
 
 
-def test_what_was_used_longest_ago_makes_room_and_a_change_is_no_use() -> None:
-    held = packed(*(record(id) for id in "abc"), most=3)
+def test_lru_entry_is_evicted_and_changes_do_not_count_as_use() -> None:
+    held = packed(*(record(id) for id in "abc"), max_records=3)
     held.get("a")
     held.put("b", record("b", 2))
     held.peek_version("b")
@@ -140,7 +140,7 @@ def test_what_was_used_longest_ago_makes_room_and_a_change_is_no_use() -> None:
 
 
 def test_of_many_a_hundredth_makes_room_at_once() -> None:
-    held = packed(*(record(str(number)) for number in range(501)), most=500)
+    held = packed(*(record(str(number)) for number in range(501)), max_records=500)
     assert repr(held) == "<RecordCache 496 of session>"
     assert ["4" in held, "5" in held, "500" in held] == [False, True, True]
 
@@ -167,7 +167,7 @@ def test_records_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ("16" in held, "17" in held, "20" in held) == (True, True, True)
 
 
-def test_a_large_record_is_opened_anew_each_time() -> None:
+def test_large_record_is_parsed_each_time() -> None:
     held = packed(record("a", claims="x" * 100_000))
     assert held.get("a") == record("a", claims="x" * 100_000)
     assert held._opened == {}

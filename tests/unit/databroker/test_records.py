@@ -46,7 +46,7 @@ def test_of_a_service_account_nothing_is_passed_over() -> None:
         ServiceAccountRecord.from_record(Record("any", "ci", {**account.to_data(), "networks": ["192.0.2.0/24"]}, 1, 0.0))
 
 
-GOOD = SessionRecord("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0).to_data()
+VALID = SessionRecord("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0).to_data()
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ GOOD = SessionRecord("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0).to_data()
 )
 def test_a_record_that_can_be_no_session_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises((TypeError, ValueError)):
-        SessionRecord.from_record(Record(SESSION, "s1", {**GOOD, **change}, 1, 0.0))
+        SessionRecord.from_record(Record(SESSION, "s1", {**VALID, **change}, 1, 0.0))
 
 
 @pytest.mark.parametrize("kind", [DirectoryUser, DirectoryGroup], ids=lambda kind: kind.__name__)

@@ -9,7 +9,7 @@ from databroker.records import DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, SIGNING
 from databroker.replica import EVERYTHING, UNKNOWN, Replica
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
-from tests.support.brokers import BrokerOverALine
+from tests.support.brokers import DisturbedBroker
 from tests.support.eventually import eventually
 
 NOW = 1_700_000_000.0
@@ -21,10 +21,10 @@ class World:
     def __init__(self, **settings):
         self.now = NOW
         self.store = MemoryStore(lambda: self.now, remembered_changes=settings.pop("remembered_changes", 100))
-        self.line = BrokerOverALine(self.store)
+        self.line = DisturbedBroker(self.store)
         self.replica = Replica(self.line, first_wait=0.001, clock=lambda: self.now, **settings)
-        self.heard = []
-        self.replica.on_change(self.heard.append)
+        self.received = []
+        self.replica.on_change(self.received.append)
 
     async def until(self, holds: Callable[[], bool]) -> None:
         await eventually(holds)
@@ -38,20 +38,20 @@ class World:
 async def world(request) -> AsyncIterator[World]:
     world = World(**getattr(request, "param", {}))
     running = asyncio.create_task(world.replica.run())
-    await world.until(lambda: world.heard == [EVERYTHING])
+    await world.until(lambda: world.received == [EVERYTHING])
     yield world
     running.cancel()
     await asyncio.wait({running})
 
 
-async def test_only_what_was_asked_for_is_cached(world):
+async def test_only_requested_records_are_cached(world):
     await world.store.put(SESSION, "a", {"n": 1})
     await world.settle()
     assert world.replica.peek(SESSION, "a") is UNKNOWN
     assert (await world.replica.get(SESSION, "a")).data == {"n": 1}
     assert world.replica.peek(SESSION, "a").data == {"n": 1}
     await world.replica.get(SESSION, "a")
-    assert world.line.asked == [(SESSION, "a")]
+    assert world.line.requests == [(SESSION, "a")]
 
 
 async def test_a_changed_record_replaces_the_cached_one(world):
@@ -86,7 +86,7 @@ async def test_that_a_session_does_not_exist_is_never_remembered(world):
     assert await world.replica.get(SESSION, "a")
 
 
-async def test_that_nobody_is_in_the_directory_is_remembered_until_somebody_is(world):
+async def test_missing_directory_user_is_remembered_until_added(world):
     assert await world.replica.get(DIRECTORY_USER, "a") is None
     assert world.replica.peek(DIRECTORY_USER, "a") is None
     await world.store.put(DIRECTORY_USER, "a", {"n": 1})
@@ -105,7 +105,7 @@ async def test_types_that_are_not_followed_are_not_cached(world):
     await world.settle()
     assert await world.replica.get(SIGNING_KEY, "a")
     assert world.replica.peek(SIGNING_KEY, "a") is UNKNOWN
-    assert world.heard == [EVERYTHING]
+    assert world.received == [EVERYTHING]
 
 
 async def test_concurrent_misses_share_one_call(world):
@@ -115,7 +115,7 @@ async def test_concurrent_misses_share_one_call(world):
     await world.settle()
     world.line.held.set()
     assert all(await asyncio.gather(*callers))
-    assert world.line.asked == [(SESSION, "a")]
+    assert world.line.requests == [(SESSION, "a")]
 
 
 @pytest.mark.parametrize("deleted", [True, False])
@@ -134,7 +134,7 @@ async def test_a_get_that_races_with_a_change_never_caches_the_older_value(world
     assert found is None if deleted else found.data == {"n": 2}
 
 
-async def test_who_asks_after_a_change_does_not_share_a_call_from_before_it(world):
+async def test_request_after_change_does_not_share_earlier_call(world):
     await world.store.put(SESSION, "a", {})
     await world.settle()
     world.line.held = asyncio.Event()
@@ -153,12 +153,12 @@ async def test_a_change_that_comes_late_does_not_undo_a_newer_value(world):
     for number in range(3):
         await world.store.put(SESSION, "a", {"n": number})
     found = await world.replica.get(SESSION, "a")  # the stream has not had its turn yet
-    world.replica._apply(world.heard[0].__class__(found.version - 1, SESSION, "a", None))
+    world.replica._apply(world.received[0].__class__(found.version - 1, SESSION, "a", None))
     assert world.replica.peek(SESSION, "a") == found
 
 
 @pytest.mark.parametrize("world", [{"max_records": 3}], indirect=True)
-async def test_what_was_used_longest_ago_makes_room(world):
+async def test_lru_entry_is_evicted(world):
     for id in "abcd":
         await world.store.put(USER, id, {})
     await world.settle()
@@ -212,12 +212,12 @@ async def test_versions_of_two_lives_are_not_mistaken_for_each_other(world):
     assert world.replica.life != before[0]
 
 
-async def test_callbacks_hear_each_change_of_the_followed_types(world):
+async def test_callbacks_receive_each_change_of_followed_types(world):
     await world.store.put(SESSION, "a", {})
     await world.settle()
     await world.store.delete(SESSION, "a")
     await world.settle()
-    assert [(change.type, change.id, change.record is None) for change in world.heard[1:]] == [
+    assert [(change.type, change.id, change.record is None) for change in world.received[1:]] == [
         (SESSION, "a", False),
         (SESSION, "a", True),
     ]
@@ -227,12 +227,12 @@ async def test_a_broken_stream_clears_the_cache_until_it_is_back(world):
     await world.store.put(SESSION, "a", {})
     await world.replica.get(SESSION, "a")
     world.line.cut()
-    await world.until(lambda: world.heard.count(EVERYTHING) == 2)
+    await world.until(lambda: world.received.count(EVERYTHING) == 2)
     assert world.replica.peek(SESSION, "a") is UNKNOWN
     with pytest.raises(BrokerError):
         await world.replica.get(SESSION, "a")
     world.line.mend()
-    await world.until(lambda: world.heard.count(EVERYTHING) >= 3 and world.replica._is_following)
+    await world.until(lambda: world.received.count(EVERYTHING) >= 3 and world.replica._is_following)
     assert await world.replica.get(SESSION, "a")
     assert world.replica.peek(SESSION, "a")
 
@@ -252,7 +252,7 @@ async def test_what_was_cached_is_served_while_the_broker_is_away_and_nothing_el
     assert world.replica.seen == ""
     world.now += 10
     assert await world.replica.get(SESSION, "a") is None
-    assert world.heard.count(EVERYTHING) == 1
+    assert world.received.count(EVERYTHING) == 1
 
 
 @pytest.mark.parametrize("world", [{"staleness": staleness, "shortest_silence": 0.3} for staleness in (0.0, 0.3)], indirect=True)
@@ -263,7 +263,7 @@ async def test_a_line_that_goes_silent_is_no_sign_that_all_is_well(world):
     world.line.silent = asyncio.Event()
     await world.store.delete(SESSION, "a")
     await world.until(lambda: world.replica.peek(SESSION, "a") is UNKNOWN)
-    assert world.heard[-1] is EVERYTHING
+    assert world.received[-1] is EVERYTHING
     assert world.replica.seen == ""
     silent, world.line.silent = world.line.silent, None
     silent.set()
@@ -272,14 +272,14 @@ async def test_a_line_that_goes_silent_is_no_sign_that_all_is_well(world):
 
 
 @pytest.mark.parametrize("world", [{"staleness": 1.0, "shortest_silence": 1.0}], indirect=True)
-async def test_who_is_heard_is_right_for_as_long_however_quiet_it_is(world):
+async def test_connected_follower_is_current_however_idle(world):
     await world.store.put(SESSION, "a", {})
     assert await world.replica.get(SESSION, "a")
-    life, heard = world.replica.life, len(world.heard)
+    life, count = world.replica.life, len(world.received)
     end = world.replica._end_of_staleness.when() + 2.0
     await world.until(lambda: world.replica._end_of_staleness.when() > end)
     assert world.replica.peek(SESSION, "a")
-    assert (world.replica.life, len(world.heard)) == (life, heard)
+    assert (world.replica.life, len(world.received)) == (life, count)
 
 
 @pytest.mark.parametrize("world", [{"staleness": 0.05, "shortest_silence": 0.05}], indirect=True)
@@ -287,14 +287,14 @@ async def test_what_was_cached_grows_too_old(world):
     await world.store.put(SESSION, "a", {})
     assert await world.replica.get(SESSION, "a")
     world.line.cut()
-    await world.until(lambda: world.heard.count(EVERYTHING) == 2)
+    await world.until(lambda: world.received.count(EVERYTHING) == 2)
     assert world.replica.peek(SESSION, "a") is UNKNOWN
     with pytest.raises(BrokerError):
         await world.replica.get(SESSION, "a")
 
 
 @pytest.mark.parametrize("world", [{"staleness": 30}], indirect=True)
-async def test_a_broker_that_is_back_ends_staleness_and_what_ended_meanwhile_is_gone(world):
+async def test_reconnecting_broker_ends_staleness_and_removes_ended_records(world):
     await world.store.put(SESSION, "a", {})
     assert await world.replica.get(SESSION, "a")
     world.line.cut()
@@ -316,14 +316,14 @@ async def test_what_this_process_deletes_is_gone_at_once_whether_the_stream_is_t
             await world.until(lambda: not world.replica._is_following)
         world.replica.forget(SESSION, "a")
         assert world.replica.peek(SESSION, "a") is UNKNOWN
-        assert (world.heard[-1].type, world.heard[-1].id, world.heard[-1].record) == (SESSION, "a", None)
-        count = len(world.heard)
+        assert (world.received[-1].type, world.received[-1].id, world.received[-1].record) == (SESSION, "a", None)
+        count = len(world.received)
         world.replica.forget("a type of no listener", "a")
-        assert len(world.heard) == count
+        assert len(world.received) == count
 
 
 @pytest.mark.parametrize("world", [{"staleness": 30}], indirect=True)
-async def test_a_stale_copy_does_not_answer_who_has_seen_more(world):
+async def test_stale_copy_does_not_answer_reader_with_newer_version(world):
     record = await world.store.put(SESSION, "a", {})
     assert await world.replica.get(SESSION, "a")
     seen = world.replica.seen.rpartition(":")[0]
@@ -387,7 +387,7 @@ async def test_a_replica_that_fell_behind_starts_over(world):
     for number in range(20):  # more than the log remembers, before the stream has its turn
         await world.store.put(USER, str(number), {})
     await world.settle()
-    assert world.heard[-1] is EVERYTHING
+    assert world.received[-1] is EVERYTHING
     assert world.replica.peek(SESSION, "a") is UNKNOWN
 
 
@@ -401,7 +401,7 @@ async def test_a_server_that_restarts_behind_an_unbroken_line_is_known_by_its_ne
     await world.until(lambda: world.replica.seen == f"another life:{version}")
 
 
-async def test_after_a_callback_that_raises_everybody_begins_anew(world):
+async def test_callback_error_restarts_all_callbacks(world):
     """It may have left something undone: a stream that goes on, an identity that is too old."""
     await world.store.put(SESSION, "a", {})
     await world.replica.get(SESSION, "a")
@@ -415,13 +415,13 @@ async def test_after_a_callback_that_raises_everybody_begins_anew(world):
     await world.store.put(USER, "b", {})
     await world.until(lambda: not failures)
     assert world.replica.peek(SESSION, "a") is UNKNOWN
-    await world.until(lambda: world.heard[-1] is EVERYTHING and bool(world.replica.seen))
+    await world.until(lambda: world.received[-1] is EVERYTHING and bool(world.replica.seen))
     await world.replica.get(SESSION, "a")
     await world.store.delete(SESSION, "a")
     await world.until(lambda: world.replica.peek(SESSION, "a") is UNKNOWN)
 
 
-async def test_before_it_follows_every_question_is_asked():
+async def test_before_following_every_query_goes_to_broker():
     world = World()
     await world.store.put(SESSION, "a", {"n": 1})
     assert (await world.replica.get(SESSION, "a")).data == {"n": 1}
@@ -444,7 +444,7 @@ async def test_a_replica_that_is_behind_another_waits_for_it(world):
 
 
 @pytest.mark.parametrize("seen", ["{life}:999", "another-life:1"])
-async def test_what_does_not_arrive_in_time_is_asked_for(world, seen):
+async def test_late_records_are_requested(world, seen):
     await world.store.put(SESSION, "a", {"n": 1})
     await world.replica.get(SESSION, "a")
     await world.settle()
@@ -453,14 +453,14 @@ async def test_what_does_not_arrive_in_time_is_asked_for(world, seen):
     assert (await world.replica.get(SESSION, "a")).data == {"n": 1}
 
 
-async def test_who_has_seen_nothing_waits_for_nothing(world):
+async def test_reader_without_version_does_not_wait(world):
     await world.replica.catch_up("", 5)
     world.line.cut()
     await world.until(lambda: world.replica.seen == "")
     await world.replica.catch_up("life:999", 5)
 
 
-async def test_a_session_is_kept_without_its_tokens(world):
+async def test_session_is_stored_without_its_tokens(world):
     tokens = {"id_token": "t", "access_token": "t", "refresh_token": "t", "unverified_id_token": "t"}
     for number in (1, 2):
         await world.store.put(SESSION, "a", {"n": number, **tokens})

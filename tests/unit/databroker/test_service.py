@@ -59,11 +59,11 @@ async def test_stopping_ends_every_task():
         await anext(service.client.changes(0))
 
 
-async def test_another_groups_claim_makes_the_tables_anew():
+async def test_changed_groups_claim_rebuilds_tables():
     def claim(name: str) -> ProviderClaims:
         return ProviderClaims((GroupsClaim(name, "oidc", "https://idp.example.com"),))
 
-    async def shown(*groups: str) -> None:
+    async def expect_groups(*groups: str) -> None:
         await eventually_equal(lambda: in_database(lambda: tuple(Group.objects.order_by("pk").values_list("pk", flat=True))), groups)
 
     store = MemoryStore()
@@ -72,11 +72,11 @@ async def test_another_groups_claim_makes_the_tables_anew():
     service.reconfigure([], 0.0, claim("groups"))  # a reload before the start
     await service.start()
     try:
-        await shown("a")
+        await expect_groups("a")
         service.reconfigure([], 0.0, claim("roles"))
-        await shown("b")
+        await expect_groups("b")
         service.reconfigure([], 0.0, claim(""))
-        await shown()
+        await expect_groups()
     finally:
         await service.stop()
 
@@ -101,15 +101,15 @@ async def test_where_people_are_reaches_the_tables():
         await service.client.put(SESSION, "s", {"user_id": "oidc/1"})
         service.activity.record("s", time.time(), "app.example.com")
 
-        async def is_shown() -> bool:
+        async def is_displayed() -> bool:
             return await in_database(Session.objects.filter(last_host="app.example.com", last_seen_at__isnull=False).exists)
 
-        await eventually(is_shown)
+        await eventually(is_displayed)
     finally:
         await service.stop()
 
 
-async def test_many_that_expire_at_once_hold_nobody_up():
+async def test_many_simultaneous_expirations_block_no_call():
     now = NOW
     service = DataBrokerService(MemoryStore(lambda: now), lambda: now, sweep_interval=60)
     for number in range(10 * SWEEP_BATCH):
@@ -128,7 +128,7 @@ async def test_many_that_expire_at_once_hold_nobody_up():
     assert max(steps) == SWEEP_BATCH
 
 
-def test_an_expired_session_is_told_of_within_a_second():
+def test_expired_session_is_reported_within_a_second():
     assert SWEEP_INTERVAL <= 0.5
 
 
@@ -153,5 +153,5 @@ async def test_a_store_that_is_away_is_swept_when_it_is_back():
         await service.start()
         await eventually(lambda: not store.has_expired(NOW))
         await service.stop()
-    told = [entry for entry in logged if entry["log_level"] in ("warning", "error")]
-    assert [(entry["event"], entry["reason"]) for entry in told] == [("purging expired records failed", "the store is away")] * 2
+    problems = [entry for entry in logged if entry["log_level"] in ("warning", "error")]
+    assert [(entry["event"], entry["reason"]) for entry in problems] == [("purging expired records failed", "the store is away")] * 2

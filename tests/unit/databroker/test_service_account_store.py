@@ -25,16 +25,16 @@ def accounts(broker: MemoryStore, clock: Clock) -> ServiceAccounts:
     return ServiceAccounts(broker, clock)
 
 
-async def kept(broker: MemoryStore, name: str = "ci") -> ServiceAccountRecord:
+async def stored(broker: MemoryStore, name: str = "ci") -> ServiceAccountRecord:
     record = await broker.get(SERVICE_ACCOUNT, name)
     assert record is not None
     assert record.expires == record.data["expires_at"]
     return ServiceAccountRecord.from_record(record)
 
 
-async def test_an_account_is_kept_without_its_secret(accounts: ServiceAccounts, broker: MemoryStore) -> None:
+async def test_account_is_stored_without_its_secret(accounts: ServiceAccounts, broker: MemoryStore) -> None:
     token = await accounts.create("ci", ["b", " a ", "", "b"], DAY, "ann@a.org")
-    account = await kept(broker)
+    account = await stored(broker)
     assert (account.groups, account.created_at, account.expires_at, account.created_by) == (("b", "a"), NOW, NOW + DAY, "ann@a.org")
     assert verify_token(token, account.secret_hash)
     assert parse_name(token) == "ci"
@@ -46,13 +46,13 @@ async def test_a_name_is_taken_once_and_free_again_afterwards(accounts: ServiceA
     first = await accounts.create("ci", [], DAY, "")
     with pytest.raises(AccountError, match="already"):
         await accounts.create("ci", ["board"], None, "")
-    assert verify_token(first, (await kept(broker)).secret_hash)
+    assert verify_token(first, (await stored(broker)).secret_hash)
     clock.now += DAY
     await accounts.create("ci", [], None, "")
-    assert (await kept(broker)).expires_at == NO_EXPIRY
+    assert (await stored(broker)).expires_at == NO_EXPIRY
     await accounts.revoke("ci")
     await accounts.create("ci", [], DAY, "")
-    assert not verify_token(first, (await kept(broker)).secret_hash)
+    assert not verify_token(first, (await stored(broker)).secret_hash)
 
 
 async def test_what_a_program_has_made_is_found_through_all_makers(accounts: ServiceAccounts) -> None:
@@ -74,7 +74,7 @@ async def test_what_a_program_has_made_is_found_through_all_makers(accounts: Ser
     assert accounts_created_by("ci", await accounts.list()) == ["ci--b--c", "ci--z--a"]
 
 
-async def test_an_account_whose_maker_does_not_vouch_for_it_is_reported_as_ended(accounts: ServiceAccounts, clock: Clock) -> None:
+async def test_account_with_unconfirmed_creator_is_reported_as_ended(accounts: ServiceAccounts, clock: Clock) -> None:
     secret = hash_token(await accounts.create("ci", [], DAY, "ops"))
     made = hash_token(await accounts.create("ci--a", [], DAY, "service_account/ci", creator_secret_hash=secret))
     await accounts.create("ci--a--b", [], DAY, "service_account/ci--a", creator_secret_hash=made)
@@ -86,7 +86,7 @@ async def test_an_account_whose_maker_does_not_vouch_for_it_is_reported_as_ended
 
 async def test_a_record_that_can_not_be_read_hides_no_other_and_is_revoked(accounts: ServiceAccounts, broker: MemoryStore) -> None:
     await accounts.create("ci", [], DAY, "ann")
-    later = {**(await kept(broker)).to_data(), "name": "later", "may_not": "something that only a later release knows"}
+    later = {**(await stored(broker)).to_data(), "name": "later", "may_not": "something that only a later release knows"}
     await broker.put(SERVICE_ACCOUNT, "later", later)
     assert [account.name for account in await accounts.list()] == ["ci"]
     with pytest.raises(AccountError, match="later release"):
@@ -100,12 +100,12 @@ async def test_a_new_secret_ends_the_old_one_at_once_or_after_an_overlap(
     first = await accounts.create("ci", ["a"], DAY, "ann")
     clock.now += 60
     second = await accounts.rotate("ci", overlap=600)
-    account = await kept(broker)
+    account = await stored(broker)
     assert verify_token(second, account.secret_hash)
     assert verify_token(first, account.previous_secret_hash)
     assert (account.previous_secret_expires_at, account.rotated_at, account.expires_at) == (NOW + 660, NOW + 60, NOW + DAY)
     third = await accounts.rotate("ci", lifetime=2 * DAY)
-    account = await kept(broker)
+    account = await stored(broker)
     assert verify_token(third, account.secret_hash)
     assert (account.previous_secret_hash, account.expires_at, account.groups) == ("", NOW + 60 + 2 * DAY, ("a",))
 
@@ -136,22 +136,22 @@ async def test_all_are_listed(accounts: ServiceAccounts) -> None:
     assert [account.name for account in await accounts.list()] == ["a", "b", "c"]
 
 
-async def test_permissions_are_given_when_an_account_is_made_and_stay(accounts: ServiceAccounts, broker: MemoryStore) -> None:
+async def test_permissions_are_granted_at_creation_and_stay(accounts: ServiceAccounts, broker: MemoryStore) -> None:
     await accounts.create("ci", [], DAY, "ann", ["routes:read", "sessions:read", "routes:read"])
     await accounts.rotate("ci")
-    assert (await kept(broker)).permissions == ("sessions:read", "routes:read")
+    assert (await stored(broker)).permissions == ("sessions:read", "routes:read")
     await accounts.create("none", [], DAY, "ann")
-    assert (await kept(broker, "none")).permissions == ()
+    assert (await stored(broker, "none")).permissions == ()
     with pytest.raises(AccountError, match="unknown permission sessions:everything"):
         await accounts.create("other", [], DAY, "ann", ["routes:read", "sessions:everything"])
 
 
 async def test_an_account_ends_no_later_than_it_may(accounts: ServiceAccounts, broker: MemoryStore) -> None:
     await accounts.create("ci", [], None, "ann", not_after=NOW + DAY)
-    assert (await kept(broker)).expires_at == NOW + DAY
+    assert (await stored(broker)).expires_at == NOW + DAY
 
 
-async def test_what_is_taken_or_not_there_is_told_apart(accounts: ServiceAccounts) -> None:
+async def test_conflict_is_distinguished_from_missing(accounts: ServiceAccounts) -> None:
     await accounts.create("ci", [], DAY, "ann")
     with pytest.raises(AccountConflict):
         await accounts.create("ci", [], DAY, "ann")

@@ -79,30 +79,35 @@ def test_a_record_that_makes_no_sense_is_none(tmp_path: Path, changed: dict[str,
 
 
 def test_two_entries_of_one_issuer_are_two_providers() -> None:
-    theirs = session("first", issuer=ISSUER)
-    assert vouches(a_provider("first", url=ISSUER), theirs)
-    assert not vouches(a_provider("second", url=ISSUER), theirs)
+    second = session("first", issuer=ISSUER)
+    assert vouches(a_provider("first", url=ISSUER), second)
+    assert not vouches(a_provider("second", url=ISSUER), second)
 
 
 @pytest.mark.parametrize(("issuer", "name"), [(ISSUER, "Ann"), ("https://other.example", ""), ("", "")])
-def test_a_person_is_whom_the_session_s_own_issuer_describes(issuer: str, name: str) -> None:
+def test_user_is_described_by_the_session_s_issuer(issuer: str, name: str) -> None:
     user = UserRecord("oidc/1", "ann@corp.com", True, "Ann", {}, issuer=issuer)
     assert user_for_session(session(issuer=ISSUER), Record(USER, "oidc/1", user.to_data(), 1, 0.0)).name == name
     assert user_for_session(session(issuer=ISSUER), None) == UserRecord("oidc/1")
 
 
-def test_one_tenant_s_record_says_nothing_of_another_s_person() -> None:
+def test_record_of_one_tenant_does_not_describe_another_s_user() -> None:
     user = UserRecord("azure/1", "ceo@corp.com", issuer=f"{MICROSOFT}/{OTHER_GUID}/v2.0")
     assert user_for_session(session("azure", f"{MICROSOFT}/{GUID}/v2.0"), Record(USER, "azure/1", user.to_data(), 1, 0.0)).email == ""
 
 
 @pytest.mark.parametrize(
-    ("said_by", "counts"), [(ISSUER, True), ("https://other.example", False), (f"{ISSUER}/", False), ("", True)], ids=repr
+    ("directory_issuer", "counts"), [(ISSUER, True), ("https://other.example", False), (f"{ISSUER}/", False), ("", True)], ids=repr
 )
-def test_what_the_directory_says_is_of_the_people_of_one_issuer(said_by: str, counts: bool) -> None:
-    person, group = DirectoryUser("oidc/1", group_ids=("g",), issuer=said_by), DirectoryGroup("g", "Sales", issuer=said_by)
+def test_directory_describes_users_of_one_issuer(directory_issuer: str, counts: bool) -> None:
+    directory_user, group = (
+        DirectoryUser("oidc/1", group_ids=("g",), issuer=directory_issuer),
+        DirectoryGroup("g", "Sales", issuer=directory_issuer),
+    )
     mine = session(issuer=ISSUER)
-    assert directory_user_for_session(mine, Record(DIRECTORY_USER, "oidc/1", person.to_data(), 1, 0.0)) == (person if counts else None)
+    assert directory_user_for_session(mine, Record(DIRECTORY_USER, "oidc/1", directory_user.to_data(), 1, 0.0)) == (
+        directory_user if counts else None
+    )
     assert group_for_session(mine, Record(DIRECTORY_GROUP, "g", group.to_data(), 1, 0.0)) == (group if counts else None)
     assert directory_user_for_session(mine, None) is None is group_for_session(mine, None)
 

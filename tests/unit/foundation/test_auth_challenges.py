@@ -3,7 +3,7 @@ import pytest
 from foundation.auth_challenges import INVALID_TOKEN, UNAUTHENTICATED, challenge, missing_headers
 
 
-def test_a_challenge_names_its_realm_and_what_is_wrong() -> None:
+def test_challenge_names_realm_and_error() -> None:
     assert UNAUTHENTICATED == 'Bearer realm="gate"'
     assert INVALID_TOKEN.startswith('Bearer realm="gate", error="invalid_token", error_description="')
     assert challenge("Gate", realm="db.example.com:5432", error="") == 'Gate realm="db.example.com:5432"'
@@ -19,5 +19,5 @@ def test_a_challenge_names_its_realm_and_what_is_wrong() -> None:
         (503, [b"retry-after"], []),
     ],
 )
-def test_an_answer_owes_what_nobody_said_yet(status: int, names: list[bytes], expected: list[tuple[bytes, bytes]]) -> None:
+def test_response_has_missing_security_headers_added(status: int, names: list[bytes], expected: list[tuple[bytes, bytes]]) -> None:
     assert missing_headers(status, names) == expected

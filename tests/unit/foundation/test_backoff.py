@@ -12,19 +12,19 @@ from foundation.errors import BrokerError, GateError
     ("attempt", "jitter", "seconds"),
     [(0, 1.0, 2.0), (1, 1.0, 4.0), (3, 1.0, 10.0), (3, 0.0, 5.0), (0, 0.5, 1.5), (1_000_000, 1.0, 10.0)],
 )
-def test_a_delay_doubles_up_to_its_cap_and_jitter_takes_half_at_most(attempt: int, jitter: float, seconds: float) -> None:
+def test_delay_doubles_up_to_its_cap_and_jitter_removes_up_to_half(attempt: int, jitter: float, seconds: float) -> None:
     assert backoff_delay(attempt, 2.0, 10.0, jitter=jitter) == seconds
 
 
-def test_pauses_double_up_to_the_longest() -> None:
+def test_pauses_double_up_to_the_maximum() -> None:
     waits = list(islice(backoff_delays(0.1), 40))
     for attempt, wait in enumerate(waits):
-        longest = min(MAX_DELAY, 0.1 * 2**attempt)
-        assert longest / 2 <= wait <= longest
+        maximum = min(MAX_DELAY, 0.1 * 2**attempt)
+        assert maximum / 2 <= wait <= maximum
 
 
-async def test_work_is_begun_anew_until_it_is_done_and_each_problem_is_told() -> None:
-    problems, told = [BrokerError("away"), BrokerError("still away")], list[GateError]()
+async def test_work_is_retried_until_done_and_each_problem_is_reported() -> None:
+    problems, reported = [BrokerError("away"), BrokerError("still away")], list[GateError]()
     expected = list(problems)
 
     async def work() -> str:
@@ -32,15 +32,15 @@ async def test_work_is_begun_anew_until_it_is_done_and_each_problem_is_told() ->
             raise problems.pop(0)
         return "done"
 
-    assert await retry(work, told.append, 0.0) == "done"
-    assert told == expected
+    assert await retry(work, reported.append, 0.0) == "done"
+    assert reported == expected
 
 
 async def test_work_ends_with_what_is_no_passing_problem() -> None:
     async def work() -> None:
         raise ValueError("wrong")
 
-    told = list[GateError]()
+    reported = list[GateError]()
     with pytest.raises(ValueError, match="wrong"):
-        await retry(work, told.append, 0.0)
-    assert told == []
+        await retry(work, reported.append, 0.0)
+    assert reported == []

@@ -73,47 +73,47 @@ def _function_around(tree: ast.Module, node: ast.expr) -> str:
     return max(around, key=lambda each: each.lineno).name if around else "the module"
 
 
-def test_every_cache_is_bounded_in_bytes_or_says_why_not() -> None:
+def test_every_cache_is_bounded_in_bytes_or_documents_its_exception() -> None:
     assert sorted(set(caches())) == sorted(BOUNDED_OTHERWISE)
 
 
 def test_what_is_longer_is_worked_out_and_not_remembered() -> None:
-    asked = []
+    computed = []
 
     @bounded_lru_cache(2, max_key_length=4)
     def upper(text: str) -> str:
-        asked.append(text)
+        computed.append(text)
         return text.upper()
 
     assert [upper("long-er"), upper("abcd"), upper("abcd"), upper("long-er")] == ["LONG-ER", "ABCD", "ABCD", "LONG-ER"]
-    assert asked == ["long-er", "abcd", "long-er"]
+    assert computed == ["long-er", "abcd", "long-er"]
     assert (upper.cache_info().currsize, upper.cache_info().maxsize) == (1, 2)  # type: ignore[attr-defined]
 
 
 def test_several_arguments_are_measured_together() -> None:
-    asked = []
+    computed = []
 
     @bounded_lru_cache(2, max_key_length=10, size=total_length)
     def joined(text: str, more: tuple[tuple[bytes, bytes], ...]) -> int:
-        asked.append(text)
+        computed.append(text)
         return len(more)
 
     for _ in range(2):
         assert joined("ab", ((b"name", b"1"),)) == 1
         assert joined("ab", ((b"name", b"12345"),)) == 1
-    assert len(asked) == 3
+    assert len(computed) == 3
 
 
-def test_what_is_remembered_is_asked_once_and_bounded_by_length_number_and_bytes() -> None:
-    asked: list[str] = []
+def test_cached_value_is_computed_once_and_bounded_by_length_number_and_bytes() -> None:
+    computed: list[str] = []
 
     def upper(text: str) -> str:
-        asked.append(text)
+        computed.append(text)
         return text.upper()
 
     remembered = MemoCache(upper, 3, max_key_length=4, max_key_bytes=8)
     assert [remembered[text] for text in ("a", "a", "long-er", "long-er")] == ["A", "A", "LONG-ER", "LONG-ER"]
-    assert asked == ["a", "long-er", "long-er"]
+    assert computed == ["a", "long-er", "long-er"]
     assert [remembered[text] for text in ("b", "c", "d")] == ["B", "C", "D"]
     assert set(remembered) == {"d"}, "four are too many: all are forgotten but the last"
     assert [remembered[text] for text in ("1234", "5678")] == ["1234", "5678"]
@@ -157,13 +157,13 @@ def test_a_bounded_cache_makes_room_by_bytes() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class User:
     name: str
     claims: dict[str, tuple[str, ...]]
 
 
 @pytest.mark.parametrize(
-    "grown", [Person("x" * 5000, {}), Person("x", {"a": ("y" * 5000,)}), Person("x", {"y" * 5000: ()}), ["x" * 2500, {"y" * 2500}]]
+    "grown", [User("x" * 5000, {}), User("x", {"a": ("y" * 5000,)}), User("x", {"y" * 5000: ()}), ["x" * 2500, {"y" * 2500}]]
 )
 def test_a_weight_counts_all_that_is_held(grown: object) -> None:
     assert 5000 < estimate_size(grown) < 7000

@@ -17,5 +17,5 @@ from foundation.claim_values import ListedValues, NullValues, PartialValues, cla
         (NullValues(), None, True),
     ],
 )
-def test_each_kind_says_whether_it_is_there_and_whole(values: tuple[object, ...], exists: bool | None, partial: bool) -> None:
+def test_each_kind_reports_presence_and_completeness(values: tuple[object, ...], exists: bool | None, partial: bool) -> None:
     assert (claim_exists(values), is_partial(values)) == (exists, partial)

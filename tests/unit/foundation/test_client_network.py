@@ -21,7 +21,7 @@ def test_an_ipv6_network_is_one_client_s(address: str, network: str) -> None:
     assert client_network(address) == network
 
 
-def test_nobody_alone_takes_all_places() -> None:
+def test_one_client_cannot_occupy_all_slots() -> None:
     places = ConcurrencyLimit(3, 2)
     assert [places.acquire("a") for _ in range(3)] == [True, True, False]
     assert places.acquire("b")
@@ -34,7 +34,7 @@ def test_nobody_alone_takes_all_places() -> None:
     assert [places.acquire("a") for _ in range(3)] == [True, True, False]
 
 
-def test_who_is_nobody_in_particular_is_bounded_by_the_number_of_all_only() -> None:
+def test_unidentified_clients_share_only_the_total_limit() -> None:
     places = ConcurrencyLimit(3, 2)
     assert [places.acquire("") for _ in range(4)] == [True, True, True, False]
 

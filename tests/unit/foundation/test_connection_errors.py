@@ -14,7 +14,7 @@ import pytest
 from foundation.connection_errors import ConnectFailure, classify_failure
 from tests.support.certs import certificate_files
 from tests.support.children import free_port
-from tests.support.upstream import CanaryUpstream, Conversation, Script
+from tests.support.upstream import Exchange, RawUpstream, Script
 
 Fetch = Callable[[str, ssl.SSLContext, float], Awaitable[object]]
 
@@ -29,18 +29,18 @@ async def _by_aiohttp(url: str, context: ssl.SSLContext, timeout: float) -> None
         pass
 
 
-async def _plain(conversation: Conversation) -> None:
+async def _plain(conversation: Exchange) -> None:
     await conversation.read(20)
     await conversation.send(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
     await conversation.close()
 
 
-async def _mute(conversation: Conversation) -> None:
+async def _mute(conversation: Exchange) -> None:
     await conversation.read(20)
     await conversation.close()
 
 
-async def _alert(conversation: Conversation) -> None:
+async def _alert(conversation: Exchange) -> None:
     await conversation.read(20)
     await conversation.send(b"\x15\x03\x01\x00\x02\x02\x46\r\n\r\n")
     await conversation.close()
@@ -56,15 +56,15 @@ WAYS: dict[str, tuple[str, Script | None, str | None, ConnectFailure]] = {
     "plain to TLS that closes": ("http://localhost:{}/", _plain, "trusted", ConnectFailure.CONNECTION_RESET),
     "untrusted": ("https://localhost:{}/", _plain, "other", ConnectFailure.UNTRUSTED),
     "other name": ("https://127.0.0.1:{}/", _plain, "trusted", ConnectFailure.HOSTNAME_MISMATCH),
-    "too slow": ("http://localhost:{}/", Conversation.ended, None, ConnectFailure.TIMED_OUT),
-    "too slow a handshake": ("https://localhost:{}/", Conversation.ended, None, ConnectFailure.TIMED_OUT),
+    "too slow": ("http://localhost:{}/", Exchange.ended, None, ConnectFailure.TIMED_OUT),
+    "too slow a handshake": ("https://localhost:{}/", Exchange.ended, None, ConnectFailure.TIMED_OUT),
     "closed": ("http://localhost:{}/", _mute, None, ConnectFailure.CONNECTION_RESET),
 }
 
 
 @pytest.mark.parametrize("fetch", [_by_httpx, _by_aiohttp])
 @pytest.mark.parametrize("way", WAYS)
-async def test_each_way_to_fail_is_told_apart(tmp_path: Path, way: str, fetch: Fetch) -> None:
+async def test_each_failure_is_distinguished(tmp_path: Path, way: str, fetch: Fetch) -> None:
     url, serve, owner, expected = WAYS[way]
     for name in ("trusted", "other"):
         (tmp_path / name).mkdir()
@@ -73,7 +73,7 @@ async def test_each_way_to_fail_is_told_apart(tmp_path: Path, way: str, fetch: F
         port = free_port()
         if serve is not None:
             tls = files[owner].server_context() if owner else None
-            port = (await stack.enter_async_context(CanaryUpstream(script=serve, tls=tls))).port
+            port = (await stack.enter_async_context(RawUpstream(script=serve, tls=tls))).port
         with pytest.raises(Exception) as caught:  # noqa: PT011 - each library has its own
             await fetch(url.format(port), files["trusted"].client_context(), 0.5 if expected is ConnectFailure.TIMED_OUT else 20)
     assert classify_failure(caught.value) is expected
@@ -108,7 +108,7 @@ def _tls_error(reason: str) -> ssl.SSLError:
         (ValueError("something else"), ConnectFailure.UNKNOWN),
     ],
 )
-def test_what_loopback_does_not_do_is_told_apart_too(error: Exception, trouble: ConnectFailure) -> None:
+def test_failures_beyond_loopback_are_distinguished_too(error: Exception, trouble: ConnectFailure) -> None:
     assert classify_failure(error) is trouble
 
 
@@ -118,7 +118,7 @@ def test_a_circle_of_causes_ends() -> None:
     assert classify_failure(first) is ConnectFailure.UNKNOWN
 
 
-def test_no_two_have_the_same_words() -> None:
+def test_descriptions_are_unique() -> None:
     assert (
         len({trouble.message for trouble in ConnectFailure}) == len({trouble.advice for trouble in ConnectFailure}) == len(ConnectFailure)
     )

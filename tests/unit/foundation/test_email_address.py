@@ -93,7 +93,7 @@ def test_an_address_has_the_labels_that_are_written(first: str, middle: str, las
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"),
+    ("name", "displayed"),
     [
         ("Ann", "Ann"),
         ("Ann (Sales)", "Ann (Sales)"),
@@ -111,9 +111,9 @@ def test_an_address_has_the_labels_that_are_written(first: str, middle: str, las
     ],
     ids=ascii,
 )
-def test_a_name_is_no_address_or_id_of_another_user(name: str, shown: str) -> None:
-    assert display_name(name, "ann@own.com") == shown
-    assert unambiguous_name("", name, "corp/1") == (f"{shown} (corp/1)" if shown and "@" not in shown else "corp/1")
+def test_a_name_is_no_address_or_id_of_another_user(name: str, displayed: str) -> None:
+    assert display_name(name, "ann@own.com") == displayed
+    assert unambiguous_name("", name, "corp/1") == (f"{displayed} (corp/1)" if displayed and "@" not in displayed else "corp/1")
     assert unambiguous_name("ann@own.com", name, "corp/1") == "ann@own.com"
 
 

@@ -32,14 +32,14 @@ def test_text_has_a_line_for_each_part_whatever_its_reason_was_made_of():
 
 
 def test_json_names_each_part_with_its_state_and_reason():
-    told = json.loads(ReadinessReport((OK, GONE)).as_json())
-    assert told == {
+    document = json.loads(ReadinessReport((OK, GONE)).as_json())
+    assert document == {
         "ready": False,
         "parts": {"config": {"state": "ok", "reason": "config.yaml, 12ab"}, "data broker": {"state": "failing", "reason": "no word"}},
     }
 
 
-def test_health_tells_since_when_something_is_wrong_and_when_it_last_worked():
+def test_health_reports_start_of_failure_and_last_success():
     now = [100.0]
     health = HealthTracker(lambda: now[0])
     assert (health.error, health.changed_at) == ("", 0.0)

@@ -55,7 +55,7 @@ async def test_a_cancelled_caller_takes_nothing_from_the_others(leaving: int) ->
 
 
 @pytest.mark.parametrize("error", [BrokerError("away"), ZeroDivisionError()])
-async def test_an_error_is_every_caller_s_and_is_not_kept(error: Exception) -> None:
+async def test_error_reaches_every_caller_and_is_not_cached(error: Exception) -> None:
     stage = Stage()
     stage.error = error
     callers = await stage.callers(3)
@@ -68,7 +68,7 @@ async def test_an_error_is_every_caller_s_and_is_not_kept(error: Exception) -> N
 
 
 @pytest.mark.parametrize("drops_all", [True, False])
-async def test_a_dropped_run_is_shared_with_nobody_who_comes_later(drops_all: bool) -> None:
+async def test_dropped_run_is_not_shared_with_later_callers(drops_all: bool) -> None:
     stage = Stage()
     callers = await stage.callers(2)
     stage.flight.clear() if drops_all else stage.flight.drop("a")

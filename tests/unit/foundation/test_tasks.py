@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from foundation.tasks import gather_limited, spawn
 
 
-async def test_a_task_that_nobody_holds_still_runs_to_its_end() -> None:
+async def test_unreferenced_task_runs_to_completion() -> None:
     done = asyncio.Event()
 
     async def work() -> None:
@@ -39,13 +39,13 @@ async def test_cancelling_is_no_failure() -> None:
 
 
 async def test_work_in_parallel_is_bounded_and_ends_with_its_first_failure() -> None:
-    busy = most = 0
+    busy = peak = 0
     done: list[int] = []
 
     async def work(item: int) -> None:
-        nonlocal busy, most
+        nonlocal busy, peak
         busy += 1
-        most = max(most, busy)
+        peak = max(peak, busy)
         await asyncio.sleep(0)
         busy -= 1
         if item == 50:
@@ -53,7 +53,7 @@ async def test_work_in_parallel_is_bounded_and_ends_with_its_first_failure() -> 
         done.append(item)
 
     await gather_limited(range(20), work, 4)
-    assert (sorted(done), most) == (list(range(20)), 4)
+    assert (sorted(done), peak) == (list(range(20)), 4)
     with pytest.raises(ValueError, match="the fiftieth"):
         await gather_limited(range(20, 1000), work, 4)
     assert len(done) < 60

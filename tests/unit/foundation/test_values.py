@@ -11,9 +11,9 @@ from tests.support.examples import examples
 
 
 @pytest.mark.parametrize("secret", [SecretBytes(b"hunter2"), SecretText("hunter2")])
-def test_a_secret_is_never_shown_by_formatting(secret: SecretBytes | SecretText) -> None:
-    shown = [repr(secret), str(secret), f"{secret}", f"{secret!r}", "%s" % secret, "{:>20}".format(secret), repr([secret])]  # noqa: UP031, UP032
-    assert not any("hunter2" in text for text in shown)
+def test_secret_is_never_revealed_by_formatting(secret: SecretBytes | SecretText) -> None:
+    texts = [repr(secret), str(secret), f"{secret}", f"{secret!r}", "%s" % secret, "{:>20}".format(secret), repr([secret])]  # noqa: UP031, UP032
+    assert not any("hunter2" in text for text in texts)
 
 
 def test_a_secret_can_be_used_as_what_it_is() -> None:
@@ -105,7 +105,7 @@ def test_any_text_is_a_canonical_url_or_a_value_error(text: str) -> None:
         assert parse_url(str(url), wildcard=True) == url
 
 
-def test_an_ipv6_address_to_listen_on_is_shown_with_brackets() -> None:
+def test_ipv6_listen_address_is_displayed_with_brackets() -> None:
     assert str(HostPort("::1", 443)) == "[::1]:443"
     assert str(HostPort("", 443)) == ":443"
 

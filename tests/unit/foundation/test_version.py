@@ -23,9 +23,9 @@ def test_without_git_it_is_what_an_image_was_built_from_or_the_release(tmp_path:
     shutil.copy(module.__file__, tmp_path / "version.py")
     if text is not None:
         (tmp_path / "revision.txt").write_text(text)
-    asked = [sys.executable, "-c", "import version; print(version.version())"]
-    told = subprocess.run(asked, cwd=tmp_path, env={"PATH": ""}, capture_output=True, text=True, check=True).stdout
-    assert told.strip() == f"v{RELEASE}{revision}"
+    command = [sys.executable, "-c", "import version; print(version.version())"]
+    output = subprocess.run(command, cwd=tmp_path, env={"PATH": ""}, capture_output=True, text=True, check=True).stdout
+    assert output.strip() == f"v{RELEASE}{revision}"
 
 
 def test_a_source_archive_holds_its_revision(tmp_path: Path) -> None:

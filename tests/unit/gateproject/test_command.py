@@ -15,7 +15,7 @@ def test_alone_it_lists_its_commands(arguments, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
+    ("arguments", "meant"),
     [
         (["run", "-config", "x.yaml"], ["rungate"]),
         (["syncdirectory"], ["syncdirectory"]),
@@ -26,35 +26,35 @@ def test_alone_it_lists_its_commands(arguments, monkeypatch, capsys):
         (["migrate"], ["migrate"]),
     ],
 )
-def test_a_short_name_stands_for_its_command_and_others_are_taken_as_they_are(given, meant, monkeypatch):
-    asked = []
+def test_a_short_name_stands_for_its_command_and_others_are_taken_as_they_are(arguments, meant, monkeypatch):
+    calls = []
     monkeypatch.setenv("GATE_CONFIG", "")  # it sets this one
-    monkeypatch.setattr(command, "manage", asked.append)
-    monkeypatch.setattr(sys, "argv", ["gate", *given])
+    monkeypatch.setattr(command, "manage", calls.append)
+    monkeypatch.setattr(sys, "argv", ["gate", *arguments])
     main()
-    assert asked == [["gate", *meant]]
+    assert calls == [["gate", *meant]]
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("statsu", "status"), ("end-session", "end-sessions"), ("chek", "check")])
-def test_a_command_that_is_none_is_told_with_what_was_likely_meant(typed, meant, monkeypatch):
+def test_unknown_command_is_reported_with_likely_match(typed, meant, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["gate", typed])
     with pytest.raises(SystemExit, match=f"{typed}. Did you mean {meant}\\?"):
         main()
 
 
 @pytest.mark.parametrize("arguments", [["rungate", "-config"], ["rungate", "--config="]])
-def test_a_file_that_is_missing_is_asked_for_by_the_command_that_was_used(arguments):
+def test_missing_file_is_required_by_the_command_in_use(arguments):
     with pytest.raises(SystemExit, match=r"--config requires a file: gate rungate --config config\.yaml"):
         manage(["/usr/bin/gate", *arguments])
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["rungate", "-version"], ["version"]])
-def test_every_command_says_the_version_of_gate(arguments, capsys):
+def test_every_command_reports_the_version_of_gate(arguments, capsys):
     manage(["gate", *arguments])
     assert capsys.readouterr().out.startswith("v0.")
 
 
-def test_an_interrupted_command_says_so_by_its_status_alone(monkeypatch):
+def test_interrupted_command_reports_only_its_status(monkeypatch):
     def interrupted(argv):
         raise KeyboardInterrupt
 

@@ -16,7 +16,7 @@ from foundation.errors import Problem
 from gateproject import configuration_page
 from gateproject.configuration_page import ROUTES_PER_PAGE, describe_scope
 from gateproject.process.reload import ConfigProvenance, ConfigurationStatus
-from tests.support.admin import AdminPages, apps_shown_to_a_stranger, text_of
+from tests.support.admin import AdminPages, apps_on_sign_in_page, visible_text
 from tests.support.options import MINIMAL, make_options
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -46,7 +46,7 @@ class Running:
 
     def texts(self, *queries: dict[str, str]) -> list[str]:
         pages = self.pages()
-        return [text_of(pages.get(PAGE, **query)) for query in queries]
+        return [visible_text(pages.get(PAGE, **query)) for query in queries]
 
     def text(self) -> str:
         return self.texts({})[0]
@@ -68,15 +68,15 @@ def test_no_secret_stands_on_the_page_before_or_after_a_change(tmp_path: Path) -
     page = gate.pages().get(PAGE)
     assert b"hunter" not in page.content
     assert MINIMAL["cookie_secret"].encode() not in page.content
-    assert "idp_client_secret (set, not shown)" in text_of(page)
-    assert f"policy[0] https://a.example.com: set_request_headers changed [X-Key] [X-Key] {UNSEEN}" in text_of(page)
+    assert "idp_client_secret (set, not shown)" in visible_text(page)
+    assert f"policy[0] https://a.example.com: set_request_headers changed [X-Key] [X-Key] {UNSEEN}" in visible_text(page)
 
 
-def test_after_a_start_the_page_says_that_nothing_is_known_of_before(tmp_path: Path) -> None:
+def test_after_start_page_reports_no_earlier_history(tmp_path: Path) -> None:
     assert "None since gate started." in Running(tmp_path).text()
 
 
-def test_the_last_change_is_shown_with_what_was_before(tmp_path: Path) -> None:
+def test_last_change_is_displayed_with_previous_values(tmp_path: Path) -> None:
     gate = Running(tmp_path, cookie_expire="1h")
     before = gate.status.checksum
     gate.reload(cookie_expire="2h")
@@ -85,13 +85,13 @@ def test_the_last_change_is_shown_with_what_was_before(tmp_path: Path) -> None:
     assert "cookie_expire changed 1h 2h" in text
 
 
-def test_a_refused_file_is_told_with_its_errors_beside_what_stays_in_force(tmp_path: Path) -> None:
+def test_rejected_file_is_reported_with_errors_and_active_configuration(tmp_path: Path) -> None:
     gate = Running(tmp_path)
     problem = Problem("policy[0].from", "is <b>wrong</b>", 3, 5, "gate.yaml")
     gate.status = gate.status.rejected_with([problem], "gate")
     page = gate.pages().get(PAGE)
-    assert "The file was rejected at" in text_of(page)
-    assert "gate.yaml:3:5 policy[0].from is <b>wrong</b>" in text_of(page)
+    assert "The file was rejected at" in visible_text(page)
+    assert "gate.yaml:3:5 policy[0].from is <b>wrong</b>" in visible_text(page)
     assert b"<b>wrong" not in page.content
 
 
@@ -104,7 +104,7 @@ def test_parts_that_did_not_take_it_are_no_refused_file(tmp_path: Path) -> None:
     assert "refused" not in text
 
 
-def test_what_waits_for_a_restart_is_told(tmp_path: Path) -> None:
+def test_changes_pending_restart_are_reported(tmp_path: Path) -> None:
     gate = Running(tmp_path)
     gate.known = replace(gate.known, waiting=(ValueChange("address", "changed", "127.0.0.1:1", "127.0.0.1:2"),))
     assert "Restart required Setting Active After restart address 127.0.0.1:1 127.0.0.1:2" in gate.text()
@@ -116,10 +116,10 @@ def test_markup_in_values_is_text(tmp_path: Path) -> None:
     page = gate.pages().get(PAGE, route="<script>")
     assert b"<script>alert" not in page.content
     assert b"<img" not in page.content
-    assert "<script>alert(1)</script>: https://a.example.com" in text_of(page)
+    assert "<script>alert(1)</script>: https://a.example.com" in visible_text(page)
 
 
-def test_many_routes_are_shown_page_by_page_and_found_by_name_or_address(tmp_path: Path) -> None:
+def test_many_routes_are_paginated_and_searchable(tmp_path: Path) -> None:
     names = [f"r{index:03}" for index in range(ROUTES_PER_PAGE + 5)]
     routes = [{"from": f"https://{name}.example.com", "to": "http://u", "allowed_groups": ["x"], "name": name.upper()} for name in names]
     gate = Running(tmp_path, policy=routes)
@@ -131,22 +131,22 @@ def test_many_routes_are_shown_page_by_page_and_found_by_name_or_address(tmp_pat
     assert "No matching routes." in none
 
 
-def test_without_routes_and_without_what_waits_the_page_says_no_more(tmp_path: Path) -> None:
+def test_without_routes_or_pending_changes_page_is_short(tmp_path: Path) -> None:
     text = Running(tmp_path).text()
     assert "The configuration has no routes." in text
     assert "Restart required" not in text
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "text"),
     [({}, "This is the configuration"), ({"workers": 3}, "All 3 processes"), ({"services": "authenticate"}, "authenticate service")],
 )
-def test_the_page_says_whose_configuration_it_shows(tmp_path: Path, settings: dict[str, Any], said: str) -> None:
+def test_page_names_the_process_of_its_configuration(tmp_path: Path, settings: dict[str, Any], text: str) -> None:
     options: Options = make_options(tmp_path).model_copy(update=settings)
-    assert said in describe_scope(options)
+    assert text in describe_scope(options)
 
 
-def test_nobody_but_administrators_sees_it_or_its_name(tmp_path: Path) -> None:
+def test_only_administrators_see_it_or_its_name(tmp_path: Path) -> None:
     page = Running(tmp_path).pages(is_staff=False).get(PAGE)
     assert page.status_code == 302
-    assert apps_shown_to_a_stranger(configuration_page.register) == []
+    assert apps_on_sign_in_page(configuration_page.register) == []

@@ -37,7 +37,7 @@ class Cluster(SimpleNamespace):
         return 1
 
 
-def shown(
+def page_text(
     *parts: ComponentStatus,
     broker: Any = None,
     clusters: dict[str, Cluster] | None = None,
@@ -68,7 +68,7 @@ def decided(outcome: str, route: str = "wiki", times: int = 1) -> None:
 
 
 def test_empty_tables_have_a_dashboard():
-    it = shown()
+    it = page_text()
     assert (it.sessions, it.signed_in, it.directories, it.decisions, it.outcomes, it.refused) == (0, 0, [], 0, (), ())
 
 
@@ -78,15 +78,15 @@ def test_it_counts_sessions_people_of_a_day_and_the_last_reading():
     for days in (0, 2):
         User.rows.bulk_create([User(id=f"oidc/{days}", last_sign_in_at=timezone.now() - timedelta(days=days))])
         DirectoryRun.rows.bulk_create([DirectoryRun(id=str(days), started_at=LOADED - timedelta(days=days))])
-    it = shown()
+    it = page_text()
     assert (it.sessions, it.signed_in, [run.pk for run in it.directories]) == (2, 1, ["0"])
 
 
-def test_the_last_reading_of_each_directory_is_told_with_its_provider():
+def test_last_sync_of_each_directory_is_displayed_with_provider():
     for id, days, error in (("corp/2", 2, ""), ("corp/1", 1, "away"), ("partner/3", 3, ""), ("gone/1", 0, "")):
         DirectoryRun.rows.bulk_create([DirectoryRun(id=id, started_at=LOADED - timedelta(days=days), error=error)])
     providers = {id: a_provider(id, is_entry=True) for id in ("corp", "partner", "new")}
-    found = shown(providers=providers).directories
+    found = page_text(providers=providers).directories
     assert [(run.provider, run.pk, run.error) for run in found] == [("corp", "corp/1", "away"), ("partner", "partner/3", "")]
 
 
@@ -95,7 +95,7 @@ def test_bars_count_by_outcome_and_only_refusals_by_route():
     decided("forbidden", times=2)
     decided("forbidden", "shop & more")
     decided("sign in")
-    it = shown()
+    it = page_text()
     assert [(bar.label, bar.number, bar.percent) for bar in it.outcomes] == [("allowed", 4, 100), ("forbidden", 3, 75), ("sign in", 1, 25)]
     assert [(bar.label, bar.number) for bar in it.refused] == [("wiki: forbidden", 2), ("shop & more: forbidden", 1)]
     assert it.refused[1].address.endswith("?outcome=forbidden&route=shop+%26+more")
@@ -105,27 +105,27 @@ def test_only_the_latest_decisions_are_counted(monkeypatch):
     monkeypatch.setattr(dashboard, "LATEST", 3)
     decided("forbidden", times=5)
     decided("allowed", times=2)
-    assert [(bar.label, bar.number) for bar in shown().outcomes] == [("allowed", 2), ("forbidden", 1)]
+    assert [(bar.label, bar.number) for bar in page_text().outcomes] == [("allowed", 2), ("forbidden", 1)]
 
 
 def test_markup_in_a_route_s_name_stays_text():
     decided("forbidden", '"><script>alert(1)</script>')
-    assert "<script" not in render_to_string("admin/bars.html", {"bars": shown().refused})
+    assert "<script" not in render_to_string("admin/bars.html", {"bars": page_text().refused})
 
 
-def test_it_tells_what_needs_a_look_and_nothing_else() -> None:
+def test_only_items_needing_attention_are_displayed() -> None:
     troubled = degraded("certificates", "that of app.example.com expires at 2026-03-04T12:00:00Z")
-    assert shown(ComponentStatus("store"), troubled).troubles == (troubled,)
+    assert page_text(ComponentStatus("store"), troubled).troubles == (troubled,)
 
 
 def test_upstreams_that_several_routes_share_are_counted_once() -> None:
     one, other = Cluster(), Cluster()
-    it = shown(clusters={"a": one, "b": one, "c": other})
+    it = page_text(clusters={"a": one, "b": one, "c": other})
     assert (it.upstreams, it.upstreams_away) == (4, 2)
-    assert (shown().upstreams, shown().upstreams_away) == (0, 0)
+    assert (page_text().upstreams, page_text().upstreams_away) == (0, 0)
 
 
-def test_an_application_whose_upstream_failed_is_named_until_it_answers(tmp_path: Path) -> None:
+def test_application_with_failed_upstream_is_named_until_it_responds(tmp_path: Path) -> None:
     routes = [
         {"from": f"https://{name}.example.com", "to": f"http://127.0.0.1:{port}", "allow_any_authenticated_user": True, "title": name}
         for name, port in (("broken", 1), ("well", 2))
@@ -133,34 +133,36 @@ def test_an_application_whose_upstream_failed_is_named_until_it_answers(tmp_path
     errors = UpstreamErrors()
     errors.timeout(("127.0.0.1", 1))
     found: dict[str, Any] = {"policy": make_options(tmp_path, policy=routes).policy, "upstream_errors": errors}
-    assert shown(**found).failing == (("broken", "timed out"),)
+    assert page_text(**found).failing == (("broken", "timed out"),)
     errors.record_success(("127.0.0.1", 1))
-    assert shown(**found).failing == ()
+    assert page_text(**found).failing == ()
 
 
-def test_a_directory_that_is_not_configured_is_told_from_one_that_was_not_read() -> None:
-    assert not shown().has_directory
-    assert shown(providers={"okta": a_provider("okta", has_group_records=True)}).has_directory
-    assert shown(providers={"oidc": a_provider(directory_file=Path("people.yaml"))}).has_directory
+def test_unconfigured_directory_is_distinguished_from_unread_one() -> None:
+    assert not page_text().has_directory
+    assert page_text(providers={"okta": a_provider("okta", has_group_records=True)}).has_directory
+    assert page_text(providers={"oidc": a_provider(directory_file=Path("people.yaml"))}).has_directory
 
 
 def test_requests_for_access_are_counted_up_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = MemoryStore()
     for number in range(3):
-        asked = AccessRequest(f"n{number}", f"oidc/{number}", "https://idp.example.com", "ann", "key", "wages", "why", 60.0, time.time())
-        async_to_sync(AccessRequestStore(broker).add)(asked)
-    assert shown(broker=broker).waiting == 3
+        access_request = AccessRequest(
+            f"n{number}", f"oidc/{number}", "https://idp.example.com", "ann", "key", "wages", "why", 60.0, time.time()
+        )
+        async_to_sync(AccessRequestStore(broker).add)(access_request)
+    assert page_text(broker=broker).waiting == 3
     monkeypatch.setattr(dashboard, "MAX_WAITING", 2)
-    assert shown(broker=broker).waiting == 2
+    assert page_text(broker=broker).waiting == 2
 
 
-def test_without_the_broker_nobody_reads_that_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_broker_page_does_not_claim_empty_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     async def away(*arguments: object) -> None:
         raise BrokerError("away")
 
     broker = MemoryStore()
     monkeypatch.setattr(broker, "page", away)
-    assert shown(broker=broker).waiting is None
+    assert page_text(broker=broker).waiting is None
 
 
 def test_the_chart_has_a_column_for_each_part_of_the_time() -> None:
@@ -168,7 +170,7 @@ def test_the_chart_has_a_column_for_each_part_of_the_time() -> None:
     decided("forbidden")
     late = LOADED + timedelta(hours=24)
     LoggedDecision.objects.create(decided_at=late, url="https://a.example", outcome="allowed", duration_seconds=0, snapshot="{}")
-    columns = shown().columns
+    columns = page_text().columns
     assert len(columns) == dashboard.COLUMNS
     assert (columns[0].total, columns[0].refused, columns[0].top, columns[0].others) == (60, 15, 0, 45)
     assert (columns[-1].total, columns[-1].refused, columns[-1].x) == (15, 0, 230)

@@ -27,7 +27,7 @@ def answer_to(path: str, error: Exception) -> HttpResponse | None:
 
 
 @pytest.mark.parametrize(
-    ("path", "error", "words"),
+    ("path", "error", "text"),
     [
         ("/.gate/callback/", BrokerError("secret host is away"), "session"),
         ("/.gate/admin/", BrokerError("secret host is away"), "data broker"),
@@ -35,12 +35,12 @@ def answer_to(path: str, error: Exception) -> HttpResponse | None:
         ("/.gate/admin/databroker/user/", InternalError("secret host is away"), "database"),  # as PostgreSQL may only be read
     ],
 )
-def test_without_the_store_every_page_says_when_to_come_back_and_the_log_says_why(path: str, error: Exception, words: str) -> None:
+def test_without_store_every_page_suggests_retry_and_cause_is_logged(path: str, error: Exception, text: str) -> None:
     with capture_logs() as lines:
         response = answer_to(path, error)
     assert response is not None
     assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
-    assert words in response.content.decode()
+    assert text in response.content.decode()
     assert "secret" not in response.content.decode()
     (line,) = lines
     assert (line["log_level"], line["error"], line["request_id"]) == ("error", "secret host is away", "id1")
@@ -52,7 +52,7 @@ def test_other_errors_are_none_of_the_store() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "said", "name", "expected"),
+    ("status", "headers", "name", "expected"),
     [
         (401, {}, "WWW-Authenticate", 'Bearer realm="gate"'),
         (401, {"WWW-Authenticate": "Basic"}, "WWW-Authenticate", "Basic"),
@@ -61,10 +61,10 @@ def test_other_errors_are_none_of_the_store() -> None:
         (200, {}, "Retry-After", None),
     ],
 )
-def test_our_pages_say_what_their_status_owes(status: int, said: dict[str, str], name: str, expected: str | None) -> None:
+def test_pages_have_the_headers_of_their_status(status: int, headers: dict[str, str], name: str, expected: str | None) -> None:
     request = RequestFactory().get("/.gate/callback/")
     request.scope = {"gate": page_of()}  # type: ignore[attr-defined]
-    answer = HttpResponse(status=status, headers=said)
+    answer = HttpResponse(status=status, headers=headers)
     assert ResponseHeadersMiddleware(lambda _: answer).process_response(request, answer).headers.get(name) == expected
 
 

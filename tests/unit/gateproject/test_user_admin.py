@@ -20,7 +20,7 @@ from databroker.records import PROGRAMMATIC_CLIENT, USER, ProgrammaticClient, Us
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from gateproject import user_admin
-from tests.support.admin import AdminPages, text_of
+from tests.support.admin import AdminPages, visible_text
 from tests.support.database import row
 from tests.support.options import make_options
 from tests.support.several_providers import several
@@ -47,7 +47,7 @@ class People:
             async_to_sync(self.broker.put)(USER, f"oidc/{name}", {"id": f"oidc/{name}", "email": f"{name}@example.com", "issuer": ISSUER})
 
     def text(self) -> str:
-        return text_of(self.pages.get(PAGE))
+        return visible_text(self.pages.get(PAGE))
 
 
 @pytest.fixture
@@ -57,18 +57,18 @@ def people(tmp_path: Path) -> People:
 
 def decided(name: str, url: str) -> None:
     at = datetime.fromtimestamp(NOW, UTC)
-    said = {"display_name": f"{name}@example.com", "user_id": f"oidc/{name}", "method": "GET", "url": url}
-    LoggedDecision.objects.create(decided_at=at, outcome="forbidden", duration_seconds=0, snapshot="{}", **said)
+    values = {"display_name": f"{name}@example.com", "user_id": f"oidc/{name}", "method": "GET", "url": url}
+    LoggedDecision.objects.create(decided_at=at, outcome="forbidden", duration_seconds=0, snapshot="{}", **values)
 
 
-async def given_and_asked(broker: MemoryStore, name: str, why: str) -> None:
+async def grant_and_request(broker: MemoryStore, name: str, why: str) -> None:
     user, route = UserRecord(f"oidc/{name}", email=f"{name}@example.com", issuer=ISSUER), f"wages of {name}"
     await GrantStore(broker, lambda: NOW).grant(user, AccessGrant("a1", "key", NOW, NOW + 3600, "carol", why, route))
-    asked = AccessRequest("n1", user.id, ISSUER, name, "other", f"the vault of {name}", why, 600.0, NOW)
-    await AccessRequestStore(broker, lambda: NOW).add(asked)
+    access_request = AccessRequest("n1", user.id, ISSUER, name, "other", f"the vault of {name}", why, 600.0, NOW)
+    await AccessRequestStore(broker, lambda: NOW).add(access_request)
 
 
-def test_of_whom_nothing_is_known_the_page_says_so(people: People) -> None:
+def test_page_of_unknown_user_reports_no_data(people: People) -> None:
     text = people.text()
     assert "None in the" in text
     assert "Temporary access: None." in text
@@ -88,7 +88,7 @@ def test_it_shows_where_groups_come_from(people: People) -> None:
 def test_it_shows_their_decisions_access_requests_and_programs_alone(people: People) -> None:
     for name in ("ann", "bob"):
         decided(name, f"https://app.example.com/{name}")
-        async_to_sync(given_and_asked)(people.broker, name, f"as {name} says")
+        async_to_sync(grant_and_request)(people.broker, name, f"as {name} says")
         row(ServiceAccount, id=f"robot-of-{name}", created_by=f"{name}@example.com")
     text = people.text()
     assert "forbidden GET https://app.example.com/ann" in text
@@ -105,17 +105,17 @@ def let_in(people: People, session: str, user: str, at: str) -> None:
     async_to_sync(people.broker.put)(PROGRAMMATIC_CLIENT, f"{session}/0123456789abcdef", record.to_data())
 
 
-def test_programs_that_act_as_them_are_shown_with_the_session_that_ends_them(people: People) -> None:
+def test_programmatic_sessions_are_displayed_with_their_parent_session(people: People) -> None:
     assert "None in the newest 20 sessions." in people.text()
     let_in(people, "s-ann", "oidc/ann", "localhost:8123")
     let_in(people, "s-bob", "oidc/bob", "localhost:9999")
     page = people.pages.get(PAGE)
-    assert "Program at localhost:8123 for app.example.com, since 15 Jan 2027, 08:00:00 UTC , until" in text_of(page)
+    assert "Program at localhost:8123 for app.example.com, since 15 Jan 2027, 08:00:00 UTC , until" in visible_text(page)
     assert '<a href="/admin/databroker/session/s-ann/change/">this session</a>' in page.content.decode()
     assert "localhost:9999" not in page.content.decode()
 
 
-def test_service_accounts_are_told_with_what_they_may_and_whether_they_are_used(people: People) -> None:
+def test_service_accounts_are_displayed_with_permissions_and_usage(people: People) -> None:
     assert "Service accounts created by this user: None." in people.text()
     until = datetime.fromtimestamp(NOW + 86400, UTC)
     row(ServiceAccount, id="ci", created_by="ann@example.com", groups="builders", permissions="routes:read", expires_at=until)
@@ -125,7 +125,7 @@ def test_service_accounts_are_told_with_what_they_may_and_whether_they_are_used(
     assert "idle : no group, no expiry, last used 16 Jan 2027, 08:00:00 UTC" in text
 
 
-def test_accounts_are_theirs_by_what_nobody_else_is_called(people: People) -> None:
+def test_accounts_belong_to_users_by_unique_identifier(people: People) -> None:
     User.rows.filter(pk="oidc/ann").update(email="", unauthoritative_email="ann@example.com", name="Ann")
     for id, maker in (("by-id", "oidc/ann"), ("by-name", "Ann (oidc/ann)"), ("boss-s", "ann@example.com"), ("eve-s", "Ann (oidc/eve)")):
         row(ServiceAccount, id=id, created_by=maker)
@@ -133,11 +133,11 @@ def test_accounts_are_theirs_by_what_nobody_else_is_called(people: People) -> No
     assert [name for name in ("by-id", "by-name", "boss-s", "eve-s") if f"{name} : no group" in text] == ["by-id", "by-name"]
 
 
-def test_who_made_an_account_is_found_by_an_index(people: People) -> None:
+def test_creator_of_account_is_found_by_an_index(people: People) -> None:
     assert "service_account_by_creator (created_by=?)" in ServiceAccount.objects.filter(created_by="ann@example.com").explain()
 
 
-def test_the_latest_decisions_are_shown_and_a_link_to_all(people: People) -> None:
+def test_latest_decisions_are_displayed_with_a_link_to_all(people: People) -> None:
     for number in range(user_admin.LATEST + 1):
         decided("ann", f"https://app.example.com/page-{number:02}")
     page = people.pages.get(PAGE).content.decode()
@@ -146,7 +146,7 @@ def test_the_latest_decisions_are_shown_and_a_link_to_all(people: People) -> Non
     assert 'href="/admin/authorize/loggeddecision/?user=oidc%2Fann"' in page
 
 
-def test_without_the_broker_the_page_says_so(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_reports_missing_broker(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     async def away(*arguments: object) -> None:
         raise BrokerError("away")
 
@@ -163,21 +163,21 @@ def test_its_button_ends_all_of_their_sessions(people: People) -> None:
     page = people.pages.get(PAGE).content.decode()
     assert 'name="action" value="end_all"' in page
     assert 'name="_selected_action" value="oidc/ann"' in page
-    assert "1 session ended." in text_of(people.pages.post("databroker/user/", action="end_all", _selected_action="oidc/ann"))
+    assert "1 session ended." in visible_text(people.pages.post("databroker/user/", action="end_all", _selected_action="oidc/ann"))
     assert list(Session.objects.values_list("pk", flat=True)) == ["s-bob"]
     assert AuditEntry.objects.filter(object_id="oidc/ann", action=AuditAction.END_ALL_SESSIONS).count() == 1
 
 
 def test_markup_in_reasons_and_addresses_stays_text(people: People) -> None:
     decided("ann", "https://app.example.com/<script>alert(1)</script>")
-    async_to_sync(given_and_asked)(people.broker, "ann", "<img src=x>")
+    async_to_sync(grant_and_request)(people.broker, "ann", "<img src=x>")
     let_in(people, "s-ann", "oidc/ann", "<b>localhost</b>")
     row(ServiceAccount, id="ci", created_by="ann@example.com", groups="<i>builders</i>")
     page = people.pages.get(PAGE).content.decode()
     assert [mark for mark in ("<script>alert", "<img src=x", "<b>localhost", "<i>builders") if mark in page] == []
 
 
-def test_what_the_person_of_linked_accounts_has_is_on_the_page_of_each(tmp_path: Path) -> None:
+def test_access_of_linked_accounts_is_on_the_page_of_each(tmp_path: Path) -> None:
     made = several("oidc", "partner")
     linked = [{**each, "domains": ["example.com"], "link_by": "verified_email", "trust_email": True} for each in made["identity_providers"]]
     people = People(tmp_path, **{**made, "identity_providers": linked, "groups_claim": None})
@@ -185,5 +185,5 @@ def test_what_the_person_of_linked_accounts_has_is_on_the_page_of_each(tmp_path:
     holder = UserRecord("verified_email/ann@example.com", name="ann", issuer="verified_email")
     async_to_sync(GrantStore(people.broker, lambda: NOW).grant)(holder, access)
     assert "wages of ann" in people.text()
-    async_to_sync(given_and_asked)(people.broker, "ann", "what one account had before")
+    async_to_sync(grant_and_request)(people.broker, "ann", "what one account had before")
     assert "what one account had before" not in people.text()

@@ -13,7 +13,7 @@ from foundation.errors import Problem
 from proxy import admin
 from proxy.upstreams.cluster import Clusters
 from proxy.upstreams.upstream_errors import UpstreamErrors
-from tests.support.admin import AdminPages, apps_shown_to_a_stranger, text_of
+from tests.support.admin import AdminPages, apps_on_sign_in_page, visible_text
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -38,17 +38,17 @@ def pages_for(*routes: Route, configuration: SimpleNamespace = IN_FORCE, **setti
     )
 
 
-def test_each_of_several_upstreams_is_shown_with_its_weight_and_health():
+def test_each_of_several_upstreams_is_displayed_with_weight_and_health():
     several = Route.model_validate({"from": "https://a.example.com", "to": ["http://a.internal,3", "http://b.internal,1"]})
     check = {"timeout": "1s", "interval": "1s", "unhealthy_threshold": 1, "healthy_threshold": 1, "tcp_health_check": {}}
     watched = Route.model_validate({"from": "https://b.example.com", "to": "http://c.internal", "health_checks": [check]})
-    text = text_of(pages_for(several, watched).get("proxy/route/"))
+    text = visible_text(pages_for(several, watched).get("proxy/route/"))
     assert "http://a.internal, weight 3: not checked http://b.internal, weight 1: not checked" in text
     assert "http://c.internal, weight 1: healthy" in text
 
 
 def test_the_configuration_in_force_is_named():
-    text = text_of(pages_for().get("proxy/route/"))
+    text = visible_text(pages_for().get("proxy/route/"))
     assert "/etc/gate/config.yaml , checksum 0123456789abcdef , loaded 2 Jan 2026, 03:04:05 UTC ." in text
     assert "refused" not in text
 
@@ -57,17 +57,17 @@ def refused(*problems: Problem) -> SimpleNamespace:
     return SimpleNamespace(**{**vars(IN_FORCE), "problems": problems, "refused": LOADED})
 
 
-def test_the_problems_of_a_refused_file_are_shown_with_their_places():
+def test_problems_of_rejected_file_are_displayed_with_locations():
     problems = Problem("policy[0].from", "is <wrong>", 3, 5, "gate.yaml"), Problem("", "can't be read")
-    text = text_of(pages_for(configuration=refused(*problems)).get("proxy/route/"))
+    text = visible_text(pages_for(configuration=refused(*problems)).get("proxy/route/"))
     assert "rejected at 2 Jan 2026, 03:04:05 UTC" in text
     assert "gate.yaml:3:5 policy[0].from is <wrong>" in text
     assert "- - can't be read" in text
     assert "2 problems" in text
 
 
-def test_of_very_many_problems_the_first_are_shown():
-    text = text_of(
+def test_first_of_many_problems_are_displayed():
+    text = visible_text(
         pages_for(configuration=refused(*(Problem(f"policy[{number}].to", "is wrong") for number in range(101)))).get("proxy/route/")
     )
     assert "policy[99].to" in text
@@ -78,20 +78,20 @@ def test_of_very_many_problems_the_first_are_shown():
 def test_the_index_has_an_entry_routes():
     index = pages_for().get("")
     assert '<a href="/admin/proxy/route/"' in index.content.decode()
-    assert "Routes" in text_of(index)
+    assert "Routes" in visible_text(index)
 
 
-def test_a_configuration_without_routes_is_said():
+def test_configuration_without_routes_is_reported():
     response = pages_for().get("proxy/route/")
     assert response.status_code == 200
-    assert "The configuration has no routes." in text_of(response)
+    assert "The configuration has no routes." in visible_text(response)
 
 
 def test_the_page_looks_like_the_admin():
     response = pages_for(route()).get("proxy/route/")
     assert "admin/css/base.css" in response.content.decode()
-    assert "Django administration" in text_of(response)
-    assert "Home › Routes" in text_of(response)
+    assert "Django administration" in visible_text(response)
+    assert "Home › Routes" in visible_text(response)
 
 
 @pytest.mark.parametrize(
@@ -117,15 +117,15 @@ def test_the_page_looks_like_the_admin():
         ({"cors_allow_preflight": True}, ["CORS preflight requests"]),
     ],
 )
-def test_a_route_is_told_in_words(settings, expected):
-    words = {key: value for key, value in settings.items() if value is not None}
-    made = route(**words) if settings.get("to", "") is not None else Route.model_validate({"from": "https://app.example.com", **words})
-    page = text_of(pages_for(made).get("proxy/route/"))
+def test_route_has_text_description(settings, expected):
+    keys = {key: value for key, value in settings.items() if value is not None}
+    made = route(**keys) if settings.get("to", "") is not None else Route.model_validate({"from": "https://app.example.com", **keys})
+    page = visible_text(pages_for(made).get("proxy/route/"))
     assert [phrase for phrase in expected if phrase not in page] == []
 
 
 def test_routes_keep_their_order():
-    page = text_of(pages_for(route(prefix="/b"), route(prefix="/a"), route()).get("proxy/route/"))
+    page = visible_text(pages_for(route(prefix="/b"), route(prefix="/a"), route()).get("proxy/route/"))
     assert page.index("prefix /b") < page.index("prefix /a") < page.index("every path")
     assert "3 routes" in page
 
@@ -133,22 +133,22 @@ def test_routes_keep_their_order():
 def test_many_routes_are_pages_of_a_hundred_and_found_by_name_address_and_id() -> None:
     routes = [route(**{"from": f"https://a{number:03}.example.com", "name": f"App {number}"}) for number in range(250)]
     site = pages_for(*routes)
-    first, last = (text_of(site.get("proxy/route/", p=page)) for page in ("1", "3"))
+    first, last = (visible_text(site.get("proxy/route/", p=page)) for page in ("1", "3"))
     assert "250 routes, here 1 to 100 Next" in first
     assert ("a000.example.com" in first, "a100.example.com" in first, "a249.example.com" in last) == (True, False, True)
     for wanted in ("A249", "app 249", routes[249].id):
-        found = text_of(site.get("proxy/route/", route=wanted))
+        found = visible_text(site.get("proxy/route/", route=wanted))
         assert ("1 route" in found, "a249.example.com" in found, "a000.example.com" in found) == (True, True, False)
-    assert "No matching routes" in text_of(site.get("proxy/route/", route="<nothing>"))
+    assert "No matching routes" in visible_text(site.get("proxy/route/", route="<nothing>"))
 
 
-def test_values_of_request_headers_are_never_shown():
+def test_request_header_values_are_never_displayed():
     page = pages_for(route(set_request_headers={"X-Api-Key": "secret-value"})).get("proxy/route/").content.decode()
     assert "X-Api-Key" in page
     assert "secret-value" not in page
 
 
-def test_what_a_configuration_says_can_not_become_markup():
+def test_configuration_value_cannot_become_markup():
     page = pages_for(route(name="<script>alert(1)</script>")).get("proxy/route/").content.decode()
     assert "alert(1)" in page
     assert "<script>alert(1)" not in page
@@ -158,30 +158,30 @@ def test_nothing_else_is_there():
     pages = pages_for(route())
     for page in ("proxy/route/add/", "proxy/route/1/change/", "proxy/route/1/delete/", "proxy/route/1/history/"):
         assert pages.get(page).status_code in (302, 404)
-        assert "app.example.com" not in text_of(pages.get(page))
+        assert "app.example.com" not in visible_text(pages.get(page))
 
 
-def test_who_is_not_of_the_staff_sees_no_routes():
+def test_non_staff_user_sees_no_routes():
     assert pages_for(route(), is_staff=False).get("proxy/route/").status_code == 302
 
 
-def test_the_sign_in_page_of_the_admin_tells_a_stranger_nothing():
-    assert apps_shown_to_a_stranger(admin.register) == []
+def test_admin_sign_in_page_discloses_nothing():
+    assert apps_on_sign_in_page(admin.register) == []
 
 
-def test_what_decides_nothing_what_is_open_and_what_a_policy_says_is_seen_at_once():
+def test_ineffective_public_and_policy_routes_are_visible_at_once():
     policy = [{"allow": {"domain": "corp.com"}}, {"mode": "shadow", "deny": {"groups": "<sales>"}}]
-    shown = pages_for(
+    displayed = pages_for(
         route(policy=policy), route(mode="shadow", allowed_users=["a@b.c"]), route(allow_public_unauthenticated_access=True)
     ).get("proxy/route/")
-    text = text_of(shown)
+    text = visible_text(displayed)
     assert "allow: domain is corp.com deny: groups is <sales> (shadow mode)" in text
-    assert "<sales>" not in shown.content.decode()
+    assert "<sales>" not in displayed.content.decode()
     assert text.count("Shadow mode: not enforced") == 1
     assert text.count("Public everyone, without sign-in") == 1
 
 
-def test_a_route_for_tcp_is_shown_as_what_it_carries():
+def test_tcp_route_is_displayed_with_its_protocol():
     tcp = Route.model_validate({"from": "tcp+https://db.example.com:5432", "to": "tcp://db.internal:5432"})
     row = admin.build_row(tcp)
     assert (row.address, row.match, row.target, row.timeout) == (
@@ -192,16 +192,16 @@ def test_a_route_for_tcp_is_shown_as_what_it_carries():
     )
     limited = Route.model_validate({"from": "tcp+https://a.b:1", "to": "tcp://b:1", "timeout": "12h", "idle_timeout": "0s"})
     assert admin.build_row(limited).timeout == "12h; idle none"
-    assert "tunnels (CONNECT)" in text_of(pages_for(tcp).get("proxy/route/"))
+    assert "tunnels (CONNECT)" in visible_text(pages_for(tcp).get("proxy/route/"))
 
 
 def test_a_route_leads_to_its_decisions_and_to_its_people():
-    shown = route(**{"from": "https://a.example.com"}, allowed_groups=["staff & more"], allowed_domains=["example.com"])
-    site = pages_for(shown)
+    displayed = route(**{"from": "https://a.example.com"}, allowed_groups=["staff & more"], allowed_domains=["example.com"])
+    site = pages_for(displayed)
     page = site.get("proxy/route/").content.decode()
-    assert f'href="/admin/authorize/loggeddecision/?route_id={shown.id}"' in page
-    assert f'href="/admin/authorize/loggeddecision/?route_id={shown.id}&amp;outcome=forbidden"' in page
+    assert f'href="/admin/authorize/loggeddecision/?route_id={displayed.id}"' in page
+    assert f'href="/admin/authorize/loggeddecision/?route_id={displayed.id}&amp;outcome=forbidden"' in page
     assert 'href="/admin/databroker/user/?q=staff+%26+more"' in page
     assert 'href="/admin/databroker/user/?q=%40example.com"' in page
-    assert site.get("authorize/loggeddecision/", route_id=shown.id, outcome="forbidden").status_code == 200
+    assert site.get("authorize/loggeddecision/", route_id=displayed.id, outcome="forbidden").status_code == 200
     assert site.get("databroker/user/", q="@example.com").status_code == 200

@@ -58,7 +58,7 @@ async def connected(carrier: Carrier, **scope: Any) -> ApplicationCommunicator:
     return communicator
 
 
-async def test_a_websocket_is_carried_until_its_upstream_ends_it() -> None:
+async def test_websocket_is_relayed_until_its_upstream_ends_it() -> None:
     carrier = Carrier()
     server = await connected(carrier)
     assert await server.receive_output() == ACCEPT
@@ -73,7 +73,7 @@ async def test_a_websocket_is_carried_until_its_upstream_ends_it() -> None:
     assert carrier.counted == [(b"app.example.com", b"GET", 101)]
 
 
-async def test_a_client_that_leaves_is_waited_for_as_long_as_it_is_carried() -> None:
+async def test_leaving_client_is_awaited_while_its_request_runs() -> None:
     carrier = Carrier()
     server = await connected(carrier)
     assert await server.receive_output() == ACCEPT
@@ -86,7 +86,7 @@ async def test_a_client_that_leaves_is_waited_for_as_long_as_it_is_carried() -> 
     assert not carrier.was_cancelled
 
 
-async def test_a_server_that_gives_up_ends_what_is_carried() -> None:
+async def test_server_shutdown_timeout_ends_forwarded_requests() -> None:
     carrier = Carrier()
     server = await connected(carrier)
     assert await server.receive_output() == ACCEPT
@@ -98,9 +98,9 @@ async def test_a_server_that_gives_up_ends_what_is_carried() -> None:
 async def test_a_refusal_is_an_answer(*, can_deny: bool) -> None:
     carrier = Carrier({"type": "http.response.start", "status": 401, "headers": []})
     server = await connected(carrier, **({} if can_deny else {"extensions": {}}))
-    told = await server.receive_output()
-    assert told.get("status") == (401 if can_deny else None)
-    assert told["type"] == ("websocket.http.response.start" if can_deny else "websocket.close")
+    message = await server.receive_output()
+    assert message.get("status") == (401 if can_deny else None)
+    assert message["type"] == ("websocket.http.response.start" if can_deny else "websocket.close")
     if can_deny:
         await server.receive_output()
     await server.wait()
@@ -111,8 +111,8 @@ async def test_a_refusal_is_an_answer(*, can_deny: bool) -> None:
 async def test_a_scope_in_doubt_is_refused_unjudged(*, can_deny: bool) -> None:
     carrier = Carrier()
     server = await connected(carrier, raw_path=None, **({} if can_deny else {"extensions": {}}))
-    told = await server.receive_output()
-    assert told.get("status", 403) == (400 if can_deny else 403)
+    message = await server.receive_output()
+    assert message.get("status", 403) == (400 if can_deny else 403)
     await server.wait()
     assert (carrier.scope, carrier.counted) == ({}, [(b"", b"", 400)])
 

@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.incoming_request import TLS_EXTENSION, BodyTooLarge, client_certificate, limit_body, new_request_id
-from tests.support.asgi import CURL, NAVIGATION, SCRIPT, body_of, incoming_from
+from tests.support.asgi import CURL, NAVIGATION, SCRIPT, chunked_receive, incoming_from
 from tests.support.client_certificates import authority
 
 ANN = authority().issue("ann")
@@ -21,7 +21,7 @@ ANN = authority().issue("ann")
         ({}, False),
     ],
 )
-def test_scripts_are_told_from_people_and_plain_clients(headers: dict[str, str], is_script: bool) -> None:
+def test_scripts_are_distinguished_from_browsers_and_plain_clients(headers: dict[str, str], is_script: bool) -> None:
     assert incoming_from("https://a.example/", headers=headers).is_programmatic is is_script
 
 
@@ -102,10 +102,10 @@ def test_without_tls_or_a_certificate_there_is_none() -> None:
     assert client_certificate(incoming) is None
 
 
-async def test_a_body_for_a_page_of_ours_is_cut_at_its_bound() -> None:
-    receive = limit_body(body_of(b"12345", b"67890"), 10)
+async def test_body_for_gate_page_is_cut_at_its_limit() -> None:
+    receive = limit_body(chunked_receive(b"12345", b"67890"), 10)
     assert [(await receive())["body"] for _ in range(2)] == [b"12345", b"67890"]
-    receive = limit_body(body_of(b"12345", b"67890"), 9)
+    receive = limit_body(chunked_receive(b"12345", b"67890"), 9)
     await receive()
     with pytest.raises(BodyTooLarge):
         await receive()

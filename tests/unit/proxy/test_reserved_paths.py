@@ -28,7 +28,7 @@ def owner_at(path: str, host: str) -> RequestHandler:
         ("/", RequestHandler.DASHBOARD_REDIRECT, RequestHandler.DATA_PLANE, RequestHandler.NOT_FOUND),
     ],
 )
-def test_host_and_path_say_whose_request_it_is(
+def test_host_and_path_determine_the_handler(
     path: str, at_auth: RequestHandler, at_app: RequestHandler, at_unknown: RequestHandler
 ) -> None:
     assert (owner_at(path, "auth"), owner_at(path, "app"), owner_at(path, "unknown")) == (at_auth, at_app, at_unknown)

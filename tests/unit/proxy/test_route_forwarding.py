@@ -19,7 +19,7 @@ from tests.unit.authorize.builders import user
 ROUTE = {"from": "https://app.example.com", "to": "http://127.0.0.1:9", "allow_any_authenticated_user": True}
 
 
-def carry(compiled: CompiledRoute) -> Forward:
+def forward(compiled: CompiledRoute) -> Forward:
     return Forward(compiled, (), WithheldCredentials.GATE)
 
 
@@ -47,16 +47,16 @@ def test_the_canonical_path_is_what_is_sent_and_the_query_is_untouched(tmp_path:
     options = make_options(tmp_path, policy=[ROUTE])
     (compiled,) = RouteTable.build(options.policy, client_ca=None).routes()
     incoming = incoming_from("https://app.example.com/a/./b/%7Euser/../%41?x=%41&gate_session=token&y=/../")
-    outgoing = ForwardingTable((compiled,), options).for_route(compiled).build_request(incoming, carry(compiled), (), "")
+    outgoing = ForwardingTable((compiled,), options).for_route(compiled).build_request(incoming, forward(compiled), (), "")
     assert outgoing.target == b"/a/b/A?x=%41&y=/../"
 
 
-def test_of_two_routes_that_nothing_tells_apart_the_first_counts(tmp_path: Path) -> None:
+def test_first_of_two_equivalent_routes_matches(tmp_path: Path) -> None:
     second = {**ROUTE, "set_request_headers": {"X-Second": "1"}}
     options = make_options(tmp_path, policy=[ROUTE, second])
     routes = RouteTable.build(options.policy, client_ca=None).routes()
     forwarding = ForwardingTable(routes, options).for_route(routes[1])
-    sent = forwarding.build_request(incoming_from("https://app.example.com/"), carry(routes[1]), (), "")
+    sent = forwarding.build_request(incoming_from("https://app.example.com/"), forward(routes[1]), (), "")
     assert b"X-Second" not in dict(sent.headers)
 
 
@@ -73,7 +73,7 @@ def test_which_credentials_go_along_follows_from_what_was_decided(tmp_path: Path
     assert [names & headers.keys() for headers in sent] == [names, {b"cookie", b"x-mine"}, {b"x-mine"}]
 
 
-def test_an_unchanged_route_is_carried_by_the_same_rules_until_a_setting_changes(tmp_path: Path) -> None:
+def test_unchanged_route_reuses_its_rules_until_a_setting_changes(tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=[ROUTE])
     routes = RouteTable.build(options.policy, client_ca=None).routes()
     first = ForwardingTable(routes, options)
@@ -85,16 +85,16 @@ def test_an_unchanged_route_is_carried_by_the_same_rules_until_a_setting_changes
     assert ForwardingTable(others, options, first).for_route(others[0]) is not first.for_route(routes[0])
 
 
-def test_an_unchanged_route_learns_what_its_upstream_is_told_on_another(tmp_path: Path) -> None:
+def test_unchanged_route_strips_identity_headers_added_on_another(tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=[ROUTE])
     (compiled,) = routes = RouteTable.build(options.policy, client_ca=None).routes()
-    telling = make_options(tmp_path, policy=[{**ROUTE, "from": "https://other.example.com", "identity_headers": "remote-user"}]).policy
+    identified = make_options(tmp_path, policy=[{**ROUTE, "from": "https://other.example.com", "identity_headers": "remote-user"}]).policy
     incoming = incoming_from("https://app.example.com/", headers={"remote_user": "admin", "x-mine": "1"})
-    state, heard = ForwardingTable(routes, options), []
-    for policy in ((), telling, ()):
+    state, received = ForwardingTable(routes, options), []
+    for policy in ((), identified, ()):
         state = ForwardingTable(routes, options.model_copy(update={"policy": (*options.policy, *policy)}), state)
-        heard.append(b"remote_user" in dict(state.for_route(compiled).build_request(incoming, carry(compiled), (), "").headers))
-    assert heard == [True, False, True]
+        received.append(b"remote_user" in dict(state.for_route(compiled).build_request(incoming, forward(compiled), (), "").headers))
+    assert received == [True, False, True]
 
 
 def test_of_several_upstreams_one_is_chosen_and_called_by_its_name(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_of_several_upstreams_one_is_chosen_and_called_by_its_name(tmp_path: Pat
     options = make_options(tmp_path, policy=[route])
     (compiled,) = RouteTable.build(options.policy, client_ca=None).routes()
     forwarding = ForwardingTable((compiled,), options).for_route(compiled)
-    sent = [forwarding.build_request(incoming_from("https://app.example.com/"), carry(compiled), (), "") for _ in range(2)]
+    sent = [forwarding.build_request(incoming_from("https://app.example.com/"), forward(compiled), (), "") for _ in range(2)]
     assert [(each.upstream.host, each.headers[0]) for each in sent] == [
         ("a.internal", (b"host", b"a.internal:8000")),
         ("b.internal", (b"host", b"b.internal")),
@@ -110,15 +110,15 @@ def test_of_several_upstreams_one_is_chosen_and_called_by_its_name(tmp_path: Pat
     assert all(each.selection is not None for each in sent)
 
 
-def test_requests_of_one_person_stick_where_the_route_says_so(tmp_path: Path) -> None:
+def test_requests_of_one_user_are_sticky_where_configured(tmp_path: Path) -> None:
     route = {**ROUTE, "to": ["http://a.internal:8000", "http://b.internal"], "lb_policy": "RING_HASH"}
     options = make_options(tmp_path, policy=[route])
     (compiled,) = RouteTable.build(options.policy, client_ca=None).routes()
     forwarding = ForwardingTable((compiled,), options).for_route(compiled)
     incoming = incoming_from("https://app.example.com/")
-    for who in ("session-1", "session-2", "session-3"):
-        assert len({forwarding.build_request(incoming, carry(compiled), (), who).upstream.host for _ in range(4)}) == 1
-    assert len({forwarding.build_request(incoming, carry(compiled), (), str(number)).upstream.host for number in range(40)}) == 2
+    for session_id in ("session-1", "session-2", "session-3"):
+        assert len({forwarding.build_request(incoming, forward(compiled), (), session_id).upstream.host for _ in range(4)}) == 1
+    assert len({forwarding.build_request(incoming, forward(compiled), (), str(number)).upstream.host for number in range(40)}) == 2
 
 
 def test_a_cluster_lives_on_where_a_setting_changes(tmp_path: Path) -> None:

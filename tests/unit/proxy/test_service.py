@@ -19,8 +19,8 @@ PUBLIC = {"from": "https://site.example.com", "to": "http://127.0.0.1:9", "allow
 
 
 def service(directory: Path, **settings: Any) -> ProxyService:
-    given = {"policy": [PRIVATE, PUBLIC], "forward_auth_url": "https://forward.example.com"} | settings
-    options = make_options(directory, **given)
+    configured = {"policy": [PRIVATE, PUBLIC], "forward_auth_url": "https://forward.example.com"} | settings
+    options = make_options(directory, **configured)
     authorize = AuthorizeService(options, Replica(MemoryStore()), SigningKey.from_options(options))
     resources = SharedResources()
     return ProxyService(options, AuthorizationPipeline(options, authorize, resources, lambda: 0.0), resources)

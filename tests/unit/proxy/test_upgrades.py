@@ -13,7 +13,7 @@ ANSWER = [(b"Upgrade", b"SPDY/3.1"), (b"Connection", b"Upgrade"), (b"X-Stream-Pr
 SOON = 10.0  # seconds
 
 
-class Carried:
+class Upgraded:
     """`Upgrade.carry` between two recorders; `client` and `upstream` are the sides that get what each says."""
 
     def __init__(self, offer=None, answer=ANSWER, *, timeout=None, sent_ahead=b"ahead ", answered_ahead=b"answered "):
@@ -46,41 +46,41 @@ class Carried:
 
 
 async def test_bytes_pass_both_ways_as_they_are():
-    async with Carried() as carried:
-        carried.client.data_received(b"\x80\x03up")
-        carried.upstream.data_received(b"\x80\x03down")
-        assert (carried.to_upstream.written, carried.to_client.written) == (b"ahead \x80\x03up", b"answered \x80\x03down")
-        assert (carried.upgrade, carried.headers[b"X-Stream-Protocol-Version"]) == (b"SPDY/3.1", b"v4.channel.k8s.io")
-        carried.upstream.connection_lost(None)
-        assert await carried.ended() == ForwardResult(
+    async with Upgraded() as upgraded:
+        upgraded.client.data_received(b"\x80\x03up")
+        upgraded.upstream.data_received(b"\x80\x03down")
+        assert (upgraded.to_upstream.written, upgraded.to_client.written) == (b"ahead \x80\x03up", b"answered \x80\x03down")
+        assert (upgraded.upgrade, upgraded.headers[b"X-Stream-Protocol-Version"]) == (b"SPDY/3.1", b"v4.channel.k8s.io")
+        upgraded.upstream.connection_lost(None)
+        assert await upgraded.ended() == ForwardResult(
             101, len(b"answered \x80\x03down"), TerminationReason.COMPLETE, len(b"ahead \x80\x03up")
         )
-        assert "close" in carried.to_client.ends
+        assert "close" in upgraded.to_client.ends
 
 
 async def test_access_that_ends_cuts_it_at_once_and_nothing_passes_any_more():
-    async with Carried() as carried:
-        carried.handle.cancel()
-        carried.client.data_received(b"late")
-        carried.upstream.data_received(b"late")
-        assert (carried.to_upstream.written, carried.to_client.written) == (b"ahead ", b"answered ")
-        assert (carried.to_upstream.ends[0], carried.to_client.ends[0]) == ("abort", "abort")
-        assert (await carried.ended()).termination is TerminationReason.ACCESS_ENDED
+    async with Upgraded() as upgraded:
+        upgraded.handle.cancel()
+        upgraded.client.data_received(b"late")
+        upgraded.upstream.data_received(b"late")
+        assert (upgraded.to_upstream.written, upgraded.to_client.written) == (b"ahead ", b"answered ")
+        assert (upgraded.to_upstream.ends[0], upgraded.to_client.ends[0]) == ("abort", "abort")
+        assert (await upgraded.ended()).termination is TerminationReason.ACCESS_ENDED
 
 
 async def test_a_timeout_that_was_set_ends_it():
-    async with Carried(timeout=0.01) as carried:
-        assert (await carried.ended()).termination is TerminationReason.TIMEOUT
+    async with Upgraded(timeout=0.01) as upgraded:
+        assert (await upgraded.ended()).termination is TerminationReason.TIMEOUT
 
 
 async def test_the_listener_and_a_client_that_leaves_end_it():
-    async with Carried() as carried:
-        carried.client.stopped()
-        assert (await carried.ended()).termination is TerminationReason.SHUTDOWN
-    async with Carried() as carried:
-        carried.client.connection_lost(None)
-        assert (await carried.ended()).termination is TerminationReason.CLIENT_DISCONNECTED
-        assert "close" in carried.to_upstream.ends
+    async with Upgraded() as upgraded:
+        upgraded.client.stopped()
+        assert (await upgraded.ended()).termination is TerminationReason.SHUTDOWN
+    async with Upgraded() as upgraded:
+        upgraded.client.connection_lost(None)
+        assert (await upgraded.ended()).termination is TerminationReason.CLIENT_DISCONNECTED
+        assert "close" in upgraded.to_upstream.ends
 
 
 @pytest.mark.parametrize(
@@ -92,11 +92,11 @@ async def test_the_listener_and_a_client_that_leaves_end_it():
         [(b"Connection", b"Upgrade")],
     ],
 )
-async def test_another_answer_than_was_asked_for_opens_nothing(answer):
-    async with Carried(answer=answer) as carried:
+async def test_unexpected_response_opens_no_tunnel(answer):
+    async with Upgraded(answer=answer) as upgraded:
         with pytest.raises(UpstreamError):
-            await asyncio.wait_for(carried.task, 5)  # what opened a tunnel would go on
-        assert not hasattr(carried, "client")
+            await asyncio.wait_for(upgraded.task, 5)  # what opened a tunnel would go on
+        assert not hasattr(upgraded, "client")
 
 
 OFFER = [(b"upgrade", b"SPDY/3.1"), (b"connection", b"Upgrade")]
@@ -117,7 +117,7 @@ def test_what_offers_spdy_alone(headers, expected):
     assert SpdyOffer.is_requested(headers) is expected
 
 
-def test_the_upstream_is_asked_for_the_same():
+def test_upstream_receives_the_same_upgrade():
     assert SpdyOffer.from_request("POST", [*OFFER, (b"content-length", b"0")]).for_upstream([(b"host", b"u")])[-2:] == [
         (b"upgrade", b"SPDY/3.1"),
         (b"connection", b"Upgrade"),

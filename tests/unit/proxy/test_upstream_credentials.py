@@ -33,10 +33,10 @@ CLAIMED = {
 
 async def as_ann(gate: Proxied, headers: dict[str, str], **scope: Any) -> Any:
     ann = await sign_in(gate.broker, gate.options, groups=("admins", "system:masters"))
-    return await gate.ask(URL, headers={**headers, "cookie": ann.cookie("app.example.com")}, **scope)
+    return await gate.send(URL, headers={**headers, "cookie": ann.cookie("app.example.com")}, **scope)
 
 
-async def test_a_cluster_sees_our_token_and_the_person_whatever_the_client_says(tmp_path: Path) -> None:
+async def test_cluster_receives_gate_token_and_user_despite_client_headers(tmp_path: Path) -> None:
     async with proxied(tmp_path, {**CLUSTER, "set_request_headers": {"X-Remote-User": "root"}}) as gate:
         assert (await as_ann(gate, CLAIMED)).status == 200
         (received,) = gate.canary.requests
@@ -57,7 +57,7 @@ async def test_an_old_application_sees_our_password_and_not_the_clients(tmp_path
 
 
 @pytest.mark.parametrize("name", ["impersonate-user", "Impersonate_Extra.x", "impersonategroup"])
-async def test_no_route_passes_a_claim_to_be_somebody_else(tmp_path: Path, name: str) -> None:
+async def test_impersonation_headers_are_stripped_on_every_route(tmp_path: Path, name: str) -> None:
     async with proxied(tmp_path, {"allow_any_authenticated_user": True}) as gate:
         await as_ann(gate, {name: "system:admin", "authorization": "Basic eDp5", "x-remote-user": "theirs"})
         (received,) = gate.canary.requests
@@ -65,23 +65,23 @@ async def test_no_route_passes_a_claim_to_be_somebody_else(tmp_path: Path, name:
     assert (received.values(b"authorization"), received.values(b"x-remote-user")) == ([b"Basic eDp5"], [b"theirs"])
 
 
-async def test_a_cluster_is_asked_for_nobody(tmp_path: Path) -> None:
+async def test_cluster_receives_no_unauthenticated_impersonation(tmp_path: Path) -> None:
     """The policy lets everybody of this network pass: without a person the request would be the service account's own."""
     policy = [{"allow": {"http_method": "GET"}}]
     async with proxied(tmp_path, {"cluster_service_account_token": TOKEN, "policy": policy}) as gate:
-        assert (await gate.ask(URL, headers=NAVIGATION)).status == 403
+        assert (await gate.send(URL, headers=NAVIGATION)).status == 403
         assert gate.canary.connections == 0
         assert (await as_ann(gate, {})).status == 200
         (received,) = gate.canary.requests
     assert received.values(b"impersonate-user") == [b"ann@example.com"]
 
 
-async def test_no_credentials_of_ours_go_with_a_preflight(tmp_path: Path) -> None:
+async def test_preflight_is_forwarded_without_gate_credentials(tmp_path: Path) -> None:
     for route in ({**CLUSTER, "cors_allow_preflight": True}, {**SERVERLESS, "allow_public_unauthenticated_access": False}):
         async with Cloud() as cloud, proxied(tmp_path, {**route, "cors_allow_preflight": True}) as gate:
             assert (await as_ann(gate, PREFLIGHT, method="OPTIONS")).status == 200
             (received,) = gate.canary.requests
-            assert cloud.asked == []
+            assert cloud.requested_audiences == []
         for name in (b"authorization", b"impersonate-user", b"impersonate-group"):
             assert received.values(name) == []
 
@@ -89,8 +89,8 @@ async def test_no_credentials_of_ours_go_with_a_preflight(tmp_path: Path) -> Non
 async def test_a_serverless_upstream_sees_our_identity_alone(tmp_path: Path) -> None:
     async with Cloud() as cloud, proxied(tmp_path, SERVERLESS, cloud_serverless_metadata_url=cloud.url) as gate:
         for _ in range(3):
-            assert (await gate.ask(URL, headers=CLAIMED)).status == 200
-        assert cloud.asked == [gate.canary.url.replace("http:", "https:")]
+            assert (await gate.send(URL, headers=CLAIMED)).status == 200
+        assert cloud.requested_audiences == [gate.canary.url.replace("http:", "https:")]
         for received in gate.canary.requests:
             assert received.values(b"authorization") == [b"Bearer " + cloud.tokens[0].encode()]
             assert received.values(b"x-serverless-authorization") == []
@@ -99,30 +99,30 @@ async def test_a_serverless_upstream_sees_our_identity_alone(tmp_path: Path) -> 
 async def test_without_a_token_there_is_no_request(tmp_path: Path) -> None:
     async with Cloud() as cloud, proxied(tmp_path, SERVERLESS, cloud_serverless_metadata_url=cloud.url) as gate:
         cloud.answer = (500, b"")
-        answers = await asyncio.gather(*(gate.ask(URL, headers=CLAIMED) for _ in range(5)))
+        answers = await asyncio.gather(*(gate.send(URL, headers=CLAIMED) for _ in range(5)))
         assert [answer.status for answer in answers] == [503] * 5
-        assert len(cloud.asked) == 1
+        assert len(cloud.requested_audiences) == 1
         assert gate.canary.connections == 0
 
 
-async def test_the_setting_for_all_routes_spares_those_that_say_no(tmp_path: Path) -> None:
+async def test_global_setting_spares_routes_that_opt_out(tmp_path: Path) -> None:
     public = {"allow_public_unauthenticated_access": True}
     routes = {**public, "prefix": "/no", "enable_cloud_serverless_authentication": False}, {**public, "prefix": "/"}
     async with Cloud() as cloud:
         settings = {"enable_cloud_serverless_authentication": True, "cloud_serverless_metadata_url": cloud.url}
         async with proxied(tmp_path, *routes, **settings) as gate:
-            await gate.ask("https://app.example.com/no", headers={"authorization": "Bearer theirs"})
-            await gate.ask("https://app.example.com/yes", headers={"authorization": "Bearer theirs"})
-            spared, shown = gate.canary.requests
+            await gate.send("https://app.example.com/no", headers={"authorization": "Bearer theirs"})
+            await gate.send("https://app.example.com/yes", headers={"authorization": "Bearer theirs"})
+            spared, sent = gate.canary.requests
     assert spared.values(b"authorization") == [b"Bearer theirs"]
-    assert shown.values(b"authorization") == [b"Bearer " + cloud.tokens[0].encode()]
+    assert sent.values(b"authorization") == [b"Bearer " + cloud.tokens[0].encode()]
 
 
-async def test_a_redirect_shows_nobody_a_token(tmp_path: Path) -> None:
+async def test_redirect_discloses_no_token(tmp_path: Path) -> None:
     route = {"redirect": {"host_redirect": "new.example.com"}}
     async with (
         Cloud() as cloud,
         proxied(tmp_path, route, enable_cloud_serverless_authentication=True, cloud_serverless_metadata_url=cloud.url) as gate,
     ):
-        assert (await gate.ask(URL)).status == 301
-        assert cloud.asked == []
+        assert (await gate.send(URL)).status == 301
+        assert cloud.requested_audiences == []

@@ -34,7 +34,7 @@ SHOWS = {**ANYONE, "cluster_service_account_token": "the-cluster-token"}
 def verdict(
     directory: Path,
     keys: dict[str, Any],
-    asker: Enforcer = Enforcer.EMBEDDED,
+    enforcer: Enforcer = Enforcer.EMBEDDED,
     url: str = f"{OWN}/x",
     *,
     signed_in: bool = True,
@@ -43,10 +43,10 @@ def verdict(
 ) -> Verdict:
     options = make_options(directory, policy=[{"from": OWN, **({} if "redirect" in keys else {"to": "http://up"}), **keys}, *others])
     authorize = AuthorizeService(options, Replica(MemoryStore()), SigningKey.from_options(options))
-    incoming, person = incoming_from(url, **scope), user() if signed_in else None
+    incoming, identity = incoming_from(url, **scope), user() if signed_in else None
     route, *_ = authorize.routes.routes()
-    check = AuthorizationResult(evaluate_route(incoming.request, person, route, NOW), person)
-    return VerdictBuilder(options, authorize).build(RequestDecision(incoming, check, NOW, 0), asker)
+    check = AuthorizationResult(evaluate_route(incoming.request, identity, route, NOW), identity)
+    return VerdictBuilder(options, authorize).build(RequestDecision(incoming, check, NOW, 0), enforcer)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def verdict(
         ({**ANYONE, "allow_spdy": True}, UPGRADE, "allow_websockets"),
     ],
 )
-def test_what_may_pass_says_what_its_upstream_is_offered(
+def test_forwarding_names_supported_upstream_protocols(
     tmp_path: Path, keys: dict[str, Any], headers: dict[str, str], expected: Any
 ) -> None:
     found = verdict(tmp_path, keys, headers=headers)
@@ -82,7 +82,7 @@ def test_what_may_pass_says_what_its_upstream_is_offered(
         assert (type(found.offer), found.withheld) == (expected, WithheldCredentials.GATE)
 
 
-@pytest.mark.parametrize("asker", OTHERS)
+@pytest.mark.parametrize("enforcer", OTHERS)
 @pytest.mark.parametrize(
     ("keys", "path", "headers", "why"),
     [
@@ -97,27 +97,27 @@ def test_what_may_pass_says_what_its_upstream_is_offered(
         (BOTH, "/", {**HANDSHAKE, "origin": "null"}, "another origin"),
     ],
 )
-def test_what_no_other_proxy_may_carry(
-    tmp_path: Path, asker: Enforcer, keys: dict[str, Any], path: str, headers: dict[str, str], why: str
+def test_routes_unsupported_by_other_proxies(
+    tmp_path: Path, enforcer: Enforcer, keys: dict[str, Any], path: str, headers: dict[str, str], why: str
 ) -> None:
-    found = verdict(tmp_path, keys, asker, OWN + path, headers=headers)
+    found = verdict(tmp_path, keys, enforcer, OWN + path, headers=headers)
     assert isinstance(found, Deny)
     assert (found.status, why in found.reason) == (403, True)
 
 
-@pytest.mark.parametrize("asker", OTHERS)
-def test_no_other_proxy_carries_what_the_application_is_told_on_another_route(tmp_path: Path, asker: Enforcer) -> None:
-    telling = {"from": "https://other.example.com", "to": "http://up/below", "identity_headers": "iap", **ANYONE}
-    found = verdict(tmp_path, ANYONE, asker, OWN + "/", others=(telling,), headers={"x_goog_authenticated_user_email": "admin"})
-    assert isinstance(found, Forward) if asker is Enforcer.EXT_AUTHZ else isinstance(found, Deny) and found.status == 403
-    assert isinstance(verdict(tmp_path, ANYONE, asker, OWN + "/", others=(telling,), headers={"x-mine": "1"}), Forward)
+@pytest.mark.parametrize("enforcer", OTHERS)
+def test_identity_headers_of_another_route_are_unsupported_by_other_proxies(tmp_path: Path, enforcer: Enforcer) -> None:
+    sending = {"from": "https://other.example.com", "to": "http://up/below", "identity_headers": "iap", **ANYONE}
+    found = verdict(tmp_path, ANYONE, enforcer, OWN + "/", others=(sending,), headers={"x_goog_authenticated_user_email": "admin"})
+    assert isinstance(found, Forward) if enforcer is Enforcer.EXT_AUTHZ else isinstance(found, Deny) and found.status == 403
+    assert isinstance(verdict(tmp_path, ANYONE, enforcer, OWN + "/", others=(sending,), headers={"x-mine": "1"}), Forward)
 
 
-@pytest.mark.parametrize("asker", OTHERS)
+@pytest.mark.parametrize("enforcer", OTHERS)
 @pytest.mark.parametrize("path", ["/", "/.gate", "/x/.gate/", "/.gatekeeper/", "/?a=b&session=x"])
 @pytest.mark.parametrize("headers", [{}, SPDY, HANDSHAKE, {**HANDSHAKE, "origin": OWN}, {**HANDSHAKE, "origin": "https://friend.example"}])
-def test_what_another_proxy_may_carry_is_offered_nothing(tmp_path: Path, asker: Enforcer, path: str, headers: dict[str, str]) -> None:
-    found = verdict(tmp_path, BOTH, asker, OWN + path, headers=headers)
+def test_routes_supported_by_other_proxies_get_no_upgrade(tmp_path: Path, enforcer: Enforcer, path: str, headers: dict[str, str]) -> None:
+    found = verdict(tmp_path, BOTH, enforcer, OWN + path, headers=headers)
     assert isinstance(found, Forward)
     assert found.offer is None
 
@@ -138,24 +138,24 @@ def test_what_another_proxy_may_carry_is_offered_nothing(tmp_path: Path, asker: 
         ({"accept": "text/html"}, (Enforcer.EMBEDDED, Enforcer.EXT_AUTHZ, Enforcer.FORWARD_AUTH)),
     ],
 )
-def test_who_is_led_to_sign_in(tmp_path: Path, headers: dict[str, str], led: tuple[Enforcer, ...]) -> None:
-    for asker in Enforcer:
-        found = verdict(tmp_path, BOTH, asker, headers=headers, signed_in=False)
-        assert isinstance(found, SignIn) if asker in led else isinstance(found, Deny) and found.status == 401, asker
+def test_requests_redirected_to_sign_in(tmp_path: Path, headers: dict[str, str], led: tuple[Enforcer, ...]) -> None:
+    for enforcer in Enforcer:
+        found = verdict(tmp_path, BOTH, enforcer, headers=headers, signed_in=False)
+        assert isinstance(found, SignIn) if enforcer in led else isinstance(found, Deny) and found.status == 401, enforcer
 
 
-def test_who_knows_a_status_alone_is_not_told_to_redirect(tmp_path: Path) -> None:
-    for asker in Enforcer:
-        found = verdict(tmp_path, {"redirect": {"host_redirect": "new.example"}}, asker, signed_in=False)
-        assert isinstance(found, Deny if asker is Enforcer.FORWARD_AUTH_STATUS_ONLY else Redirect), asker
+def test_status_only_enforcement_point_gets_no_redirect(tmp_path: Path) -> None:
+    for enforcer in Enforcer:
+        found = verdict(tmp_path, {"redirect": {"host_redirect": "new.example"}}, enforcer, signed_in=False)
+        assert isinstance(found, Deny if enforcer is Enforcer.FORWARD_AUTH_STATUS_ONLY else Redirect), enforcer
 
 
 def test_a_host_of_no_route_is_an_error_of_the_front_proxys(tmp_path: Path) -> None:
     options = make_options(tmp_path)
     verdicts = VerdictBuilder(options, AuthorizeService(options, Replica(MemoryStore()), SigningKey.from_options(options)))
-    judged = RequestDecision(incoming_from(f"{OWN}/"), AuthorizationResult(NO_ROUTE, None), NOW, 0)
-    found = {asker: verdicts.build(judged, asker) for asker in Enforcer}
-    assert [asker for asker, each in found.items() if isinstance(each, Deny) and each.status == 404] == [
+    decision = RequestDecision(incoming_from(f"{OWN}/"), AuthorizationResult(NO_ROUTE, None), NOW, 0)
+    found = {enforcer: verdicts.build(decision, enforcer) for enforcer in Enforcer}
+    assert [enforcer for enforcer, each in found.items() if isinstance(each, Deny) and each.status == 404] == [
         Enforcer.EMBEDDED,
         Enforcer.EXT_AUTHZ,
     ]
@@ -163,8 +163,8 @@ def test_a_host_of_no_route_is_an_error_of_the_front_proxys(tmp_path: Path) -> N
 
 def test_the_verdict_on_a_form_follows_from_what_became_of_it() -> None:
     sign_in, incoming = SignIn("https", None), incoming_from(f"{OWN}/x")
-    kept = SavedForm("/.gate/form/1", "form=x")
-    assert attach_saved_form(sign_in, kept, incoming) == SignIn("https", None, kept)
+    form = SavedForm("/.gate/form/1", "form=x")
+    assert attach_saved_form(sign_in, form, incoming) == SignIn("https", None, form)
     assert attach_saved_form(sign_in, None, incoming) == sign_in
     refusal = attach_saved_form(sign_in, NotSaved("larger than 1 MiB"), incoming)
     assert isinstance(refusal, Deny)
@@ -179,8 +179,8 @@ def test_the_verdict_on_a_form_follows_from_what_became_of_it() -> None:
         (BrokerError("away"), (503, 503, 503, 503)),
     ],
 )
-def test_an_error_has_the_status_of_whose_it_is(error: BadRequest | BrokerError, statuses: tuple[int, ...]) -> None:
-    refusals = [deny_for_error(error, asker) for asker in Enforcer]
+def test_error_has_the_status_of_its_origin(error: BadRequest | BrokerError, statuses: tuple[int, ...]) -> None:
+    refusals = [deny_for_error(error, enforcer) for enforcer in Enforcer]
     assert tuple(each.status for each in refusals) == statuses
     assert {each.log_detail for each in refusals} == {error.operator_message}
     assert not [each for each in refusals if "away" in each.reason or "route b" in each.reason]

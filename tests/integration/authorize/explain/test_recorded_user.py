@@ -9,9 +9,9 @@ import pytest
 
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.fork_server import run
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.grants import give
-from tests.support.prepared import run
 from tests.support.upstream import SampleUpstream
 
 HOSTS = ("anyone.localhost", "groups.localhost", "granted.localhost", "claims.localhost", "nobody.localhost")

@@ -21,7 +21,7 @@ from foundation.errors import BrokerError
 from foundation.telemetry.metrics import registry
 from tests.support.clock import NOW, Clock
 from tests.support.eventually import eventually
-from tests.support.faulty_line import FaultyLine
+from tests.support.network_faults import FaultyLink
 from tests.support.options import make_options
 from tests.support.redis_server import RedisServer
 
@@ -267,23 +267,23 @@ async def test_a_life_begins_beyond_every_version_of_the_last(store: RedisStore)
 
 async def test_a_line_that_was_silent_is_used_again_at_once(redis_server: RedisServer, clock: Clock) -> None:
     """Connections that lost something stay dead: none of them may cost a later call its deadline."""
-    with FaultyLine(redis_server.port) as line:
+    with FaultyLink(redis_server.port) as line:
         url = redis_server.url.replace(str(redis_server.port), str(line.port))
         store = RedisStore(open_client(parse_storage_url(url), StorageTls(), 3), clock, deadline=0.5)
         await store.put(SESSION, "a", {})
         await asyncio.gather(*(store._client.send([("PING",)]) for _ in range(20)))
         assert store._client.connections()[0] >= 20
-        line.silence()
+        line.stall()
         with pytest.raises(BrokerError, match=r"0\.5 s"):
             await store.get(SESSION, "a")
-        line.mend()
+        line.restore()
         assert await store.get(SESSION, "a") is not None
         line.slow_down(0.02)
         assert await store.get(SESSION, "a") is not None
         line.cut()
         with pytest.raises(BrokerError):
             await store.get(SESSION, "a")
-        line.mend()
+        line.restore()
         assert await store.get(SESSION, "a") is not None
         await store.close()
 

@@ -35,7 +35,7 @@ WAGES = {"from": "https://wages.example.com", "to": "http://127.0.0.1:9", "name"
 
 
 @dataclass(frozen=True)
-class Told(AuditLog):
+class AuditLogRecorder(AuditLog):
     """Audit log of a world with one actor; `then` runs after each entry."""
 
     world: Any = None
@@ -44,7 +44,7 @@ class Told(AuditLog):
     async def record(self, action: str, model: Any, objects: Any) -> None:
         if self.world.is_full:
             raise AuditLogUnavailable("full")
-        self.world.told.append((self.actor.name, action))
+        self.world.audited.append((self.actor.name, action))
         await asyncio.sleep(0)
         if self.then is not None:
             await self.then(action)
@@ -62,7 +62,7 @@ class World:
         self.unverified_emails = dict[str, str]()
         self.linked = dict[str, str]()
         self.gone = set[str]()
-        self.told: list[tuple[str, str]] = []
+        self.audited: list[tuple[str, str]] = []
         self.is_full = False
         self.events: list[AccessEvent] = []
         self.use()
@@ -77,7 +77,7 @@ class World:
     ) -> AccessActor:
         id = session or name
         held = SessionRecord(id, f"oidc/{name}", name, "oidc", NOW, NOW + 9e5, {"email": self.unverified_emails.get(name)}, issuer=issuer)
-        audit = Told(Actor(ActorKind.USER, held.user_id, name), "", world=self, then=then)
+        audit = AuditLogRecorder(Actor(ActorKind.USER, held.user_id, name), "", world=self, then=then)
         return AccessActor(held, self.identity(name, id), name, audit)
 
     def identity(self, name: str, session: str = "") -> Identity:
@@ -97,7 +97,7 @@ class World:
     async def approve(self, held: StoredAccessRequest, name: str = "bob", session: str = "") -> Any:
         return await self.desk.approve(self.caller(name, session=session), held.id, held.request.request_id, self.identities)
 
-    async def given(self) -> list[tuple[str, float, str]]:
+    async def granted(self) -> list[tuple[str, float, str]]:
         accesses = GrantStore(self.broker, lambda: self.now)
         return [(record.user_id, access.expires_at - NOW, access.granted_by) async for record, access in accesses.iter_grants()]
 
@@ -115,15 +115,15 @@ async def test_a_request_is_answered_by_an_approver_and_the_access_ends_by_itsel
     assert (await world.waiting("bob"), await world.waiting("ann"), await world.waiting("eve")) == (["ann"], [], [])
     world.now += 600
     await world.approve(held)
-    assert await world.given() == [("oidc/ann", 600 + HOUR, "bob")]
+    assert await world.granted() == [("oidc/ann", 600 + HOUR, "bob")]
     assert await world.desk.list_for(world.caller("ann")) == []
-    assert world.told == [
+    assert world.audited == [
         ("ann", "requests access"),
         ("bob", "approves an access request"),
         ("bob", "grants temporary access"),
     ]
     world.now += HOUR
-    assert await world.given() == []
+    assert await world.granted() == []
 
 
 async def test_requester_cannot_approve(world: World) -> None:
@@ -132,9 +132,9 @@ async def test_requester_cannot_approve(world: World) -> None:
         with pytest.raises(NotPermitted):
             await world.desk.approve(caller, held.id, held.request.request_id, world.identities)
     assert await world.waiting("bob") == []
-    assert await world.given() == []
+    assert await world.granted() == []
     await world.approve(held, "carol")
-    assert [user for user, _, _ in await world.given()] == ["oidc/bob"]
+    assert [user for user, _, _ in await world.granted()] == ["oidc/bob"]
 
 
 async def test_former_approver_cannot_decide(world: World) -> None:
@@ -143,7 +143,7 @@ async def test_former_approver_cannot_decide(world: World) -> None:
     for step in (world.approve(held), world.desk.deny(world.caller("bob"), held.id, held.request.request_id)):
         with pytest.raises(NotPermitted):
             await step
-    assert (await world.given(), world.told[1:]) == ([], [])
+    assert (await world.granted(), world.audited[1:]) == ([], [])
 
 
 async def test_approvals_are_of_different_current_approvers(world: World) -> None:
@@ -151,16 +151,16 @@ async def test_approvals_are_of_different_current_approvers(world: World) -> Non
     held = await world.ask()
     await world.approve(held)
     await world.approve(held, session="bob-2")
-    assert await world.given() == []
+    assert await world.granted() == []
     world.groups["bob"] = set()  # the first approver has lost the group
     await world.approve(held, "carol")
-    assert await world.given() == []
+    assert await world.granted() == []
     world.gone.add("carol")  # and the second has signed out
     await world.approve(held, "dave")
-    assert await world.given() == []
+    assert await world.granted() == []
     world.gone.clear()
     await world.approve(held, "carol")
-    ((user, _, by),) = await world.given()
+    ((user, _, by),) = await world.granted()
     assert (user, by) == ("oidc/ann", "dave, carol")
 
 
@@ -170,7 +170,7 @@ async def test_concurrent_approvals_create_one_grant(world: World, approvals: in
     held = await world.ask()
     outcomes = await asyncio.gather(world.approve(held), world.approve(held, "carol"), return_exceptions=True)
     assert not [each for each in outcomes if isinstance(each, BaseException) and not isinstance(each, RequestNotFound)]
-    assert len(await world.given()) == 1
+    assert len(await world.granted()) == 1
     assert await world.desk.list_for(world.caller("ann")) == []
 
 
@@ -179,7 +179,7 @@ async def test_of_a_yes_and_a_no_at_once_one_counts(world: World) -> None:
     refuse = world.desk.deny(world.caller("carol"), held.id, held.request.request_id)
     outcomes = await asyncio.gather(refuse, world.approve(held), return_exceptions=True)
     assert sum(isinstance(each, RequestNotFound) for each in outcomes) == 1
-    assert bool(await world.given()) is not isinstance(outcomes[1], RequestNotFound)
+    assert bool(await world.granted()) is not isinstance(outcomes[1], RequestNotFound)
 
 
 @pytest.mark.parametrize("end", ["refused", "withdrawn", "the broker is away"])
@@ -187,9 +187,9 @@ async def test_an_approval_that_does_not_count_is_in_the_audit_log_as_failed(wor
     world.use(keys={"approvals": 2})
     held = await world.ask()
     await world.approve(held, "dave")
-    earlier = len(world.told)
+    earlier = len(world.audited)
 
-    async def meanwhile(session_id: str) -> Identity | None:
+    async def decide_concurrently(session_id: str) -> Identity | None:
         match end:
             case "refused":
                 await world.desk.deny(world.caller("carol"), held.id, held.request.request_id)
@@ -200,12 +200,12 @@ async def test_an_approval_that_does_not_count_is_in_the_audit_log_as_failed(wor
         return await world.identities(session_id)
 
     with pytest.raises((RequestNotFound, BrokerError)):
-        await world.desk.approve(world.caller("bob"), held.id, held.request.request_id, meanwhile)
-    assert [action for name, action in world.told[earlier:] if name == "bob"] == [
+        await world.desk.approve(world.caller("bob"), held.id, held.request.request_id, decide_concurrently)
+    assert [action for name, action in world.audited[earlier:] if name == "bob"] == [
         AuditAction.APPROVE_REQUEST,
         AuditAction.APPROVE_REQUEST.failure,
     ]
-    assert await world.given() == []
+    assert await world.granted() == []
 
 
 async def test_an_end_between_an_approval_and_its_access_prevents_it(world: World) -> None:
@@ -221,8 +221,8 @@ async def test_an_end_between_an_approval_and_its_access_prevents_it(world: Worl
 
     with pytest.raises(AccessError):
         await world.desk.approve(world.caller("carol", then=then), second.id, second.request.request_id, world.identities)
-    assert await world.given() == []
-    assert world.told[-3:] == [
+    assert await world.granted() == []
+    assert world.audited[-3:] == [
         ("carol", AuditAction.GRANT_ACCESS),
         ("bob", AuditAction.REVOKE_ACCESS),
         ("carol", AuditAction.GRANT_ACCESS.failure),
@@ -237,10 +237,10 @@ async def test_access_that_was_ended_early_is_restored_by_no_request_that_waited
     assert await world.desk.list_for(world.caller("ann")) == []
     with pytest.raises(RequestNotFound):
         await world.approve(second, "carol")
-    assert await world.given() == []
+    assert await world.granted() == []
     world.now += 1
     await world.approve(await world.ask(why="after it"), "carol")
-    assert len(await world.given()) == 1
+    assert len(await world.granted()) == 1
 
 
 async def test_glass_that_is_broken_again_does_not_keep_approvers_from_ending_it(world: World) -> None:
@@ -261,7 +261,7 @@ async def test_glass_that_is_broken_again_does_not_keep_approvers_from_ending_it
     ]
     await breaks()
     await world.desk.revoke(world.caller("bob", then=then), user_id, place)
-    assert await world.given() == []
+    assert await world.granted() == []
 
 
 async def test_failed_revocation_is_audited(world: World) -> None:
@@ -277,7 +277,7 @@ async def test_failed_revocation_is_audited(world: World) -> None:
     events = len(world.events)
     with pytest.raises(RequestNotFound):
         await world.desk.revoke(world.caller("bob", then=then), user_id, place)
-    assert world.told[-3:] == [
+    assert world.audited[-3:] == [
         ("bob", AuditAction.REVOKE_ACCESS),
         ("carol", AuditAction.REVOKE_ACCESS),
         ("bob", AuditAction.REVOKE_ACCESS.failure),
@@ -295,7 +295,7 @@ async def test_what_was_refused_or_withdrawn_can_not_be_approved(world: World) -
     for held in (refused, withdrawn):
         with pytest.raises(RequestNotFound):
             await world.approve(held)
-    assert await world.given() == []
+    assert await world.granted() == []
 
 
 async def test_a_request_expires_by_itself(world: World) -> None:
@@ -303,7 +303,7 @@ async def test_a_request_expires_by_itself(world: World) -> None:
     world.now += LIFETIME_SECONDS
     with pytest.raises(RequestNotFound):
         await world.approve(held)
-    assert await world.given() == []
+    assert await world.granted() == []
 
 
 @pytest.mark.parametrize(
@@ -315,14 +315,14 @@ async def test_a_route_that_was_changed_takes_no_request_over(world: World, chan
     with pytest.raises(RequestNotFound):
         await world.approve(held)
     assert await world.waiting("bob") == []
-    assert await world.given() == []
+    assert await world.granted() == []
 
 
 async def test_shorter_rule_applies_to_earlier_requests(world: World) -> None:
     held = await world.ask(seconds=2 * HOUR)
     world.use(keys={"max_duration": "10m"})
     await world.approve(held)
-    assert [lasts for _, lasts, _ in await world.given()] == [600]
+    assert [lasts for _, lasts, _ in await world.granted()] == [600]
 
 
 async def test_a_user_of_a_provider_that_the_route_does_not_accept_requests_nothing(world: World) -> None:
@@ -331,7 +331,7 @@ async def test_a_user_of_a_provider_that_the_route_does_not_accept_requests_noth
     partner = replace(ann, identity=replace(ann.identity, provider="partner"))
     with pytest.raises(NotPermitted):
         await world.desk.create(partner, route, "the year's end", HOUR)
-    assert (world.told, await world.desk.list_for(ann)) == ([], [])
+    assert (world.audited, await world.desk.list_for(ann)) == ([], [])
     await world.desk.create(ann, route, "the year's end", HOUR)
     assert await world.waiting("bob") == ["ann"]
 
@@ -340,7 +340,7 @@ async def test_a_user_of_a_provider_that_the_route_does_not_accept_requests_noth
 async def test_refuses_duration_beyond_the_rule(world: World, seconds: float) -> None:
     with pytest.raises(AccessError):
         await world.ask(seconds=seconds)
-    assert world.told == []
+    assert world.audited == []
 
 
 @pytest.mark.parametrize("why", ["", "  ", "a\u202eb", "x" * 501])
@@ -361,7 +361,7 @@ async def test_a_flood_ends_at_so_many(world: World) -> None:
     with pytest.raises(RequestQuotaExceeded):
         await world.ask()
     assert len(await world.desk.list_for(world.caller("ann"))) == MAX_PENDING
-    assert world.told == [("ann", "requests access")] * MAX_PENDING, "nor does it fill the audit log"
+    assert world.audited == [("ann", "requests access")] * MAX_PENDING, "nor does it fill the audit log"
     assert len(world.events) == MAX_PENDING
     await world.ask("eve")
 
@@ -385,9 +385,9 @@ async def test_accounts_with_one_address_are_one_user(world: World, verified: di
     other = await world.ask("ann")
     await world.approve(other)
     await world.approve(other, "dave")
-    assert await world.given() == []
+    assert await world.granted() == []
     await world.approve(other, "carol")
-    assert await world.given() == [("oidc/ann", HOUR, "dave, carol")]
+    assert await world.granted() == [("oidc/ann", HOUR, "dave, carol")]
 
 
 async def test_user_and_account_with_known_secret_are_one_approver(world: World) -> None:
@@ -396,9 +396,9 @@ async def test_user_and_account_with_known_secret_are_one_approver(world: World)
     program = replace(world.caller("carol"), secret_viewers=("oidc/bob",))
     for caller in (program, world.caller("bob"), program):
         await world.desk.approve(caller, held.id, held.request.request_id, world.identities)
-    assert await world.given() == []
+    assert await world.granted() == []
     await world.approve(held, "dave")
-    assert await world.given() == [("oidc/ann", HOUR, "carol, dave")]
+    assert await world.granted() == [("oidc/ann", HOUR, "carol, dave")]
 
 
 async def test_revoked_grant_is_not_created_again(world: World) -> None:
@@ -417,7 +417,7 @@ async def test_revoked_grant_is_not_created_again(world: World) -> None:
     await world.desk.revoke(world.caller("ann"), "oidc/ann", id)
     with pytest.raises(RequestNotFound):
         await world.approve(held, "carol")
-    assert (await world.given(), await world.desk.list_for(world.caller("ann"))) == ([], [])
+    assert (await world.granted(), await world.desk.list_for(world.caller("ann"))) == ([], [])
 
 
 async def test_without_the_audit_log_nothing_is_done(world: World) -> None:
@@ -433,7 +433,7 @@ async def test_without_the_audit_log_nothing_is_done(world: World) -> None:
         with pytest.raises(AuditLogUnavailable):
             await step()
     assert [each.request for each in await world.desk.list_for(world.caller("ann"))] == [held.request]
-    assert await world.given() == []
+    assert await world.granted() == []
 
 
 async def test_where_the_broker_fails_halfway_another_try_finishes_it(world: World) -> None:
@@ -447,7 +447,7 @@ async def test_where_the_broker_fails_halfway_another_try_finishes_it(world: Wor
     world.broker.put = fails  # type: ignore[method-assign]
     with pytest.raises(BrokerError):
         await world.approve(held)
-    assert world.told[-1] == ("bob", AuditAction.GRANT_ACCESS.failure)
+    assert world.audited[-1] == ("bob", AuditAction.GRANT_ACCESS.failure)
     (left,) = await world.desk.list_for(world.caller("ann"))
     assert left.request.state == APPROVED
     with pytest.raises(RequestNotFound):
@@ -455,7 +455,7 @@ async def test_where_the_broker_fails_halfway_another_try_finishes_it(world: Wor
     world.broker.put = put  # type: ignore[method-assign]
     world.now += 60
     await world.approve(held, "carol")
-    assert await world.given() == [("oidc/ann", HOUR, "bob")], "its time began with the first"
+    assert await world.granted() == [("oidc/ann", HOUR, "bob")], "its time began with the first"
     assert await world.desk.list_for(world.caller("ann")) == []
 
 
@@ -479,16 +479,16 @@ async def test_holder_and_approvers_revoke(world: World) -> None:
         await world.desk.revoke(world.caller("ann", issuer="https://other.example.com"), "oidc/ann", found["oidc/ann"])
     await world.desk.revoke(world.caller("ann"), "oidc/ann", found["oidc/ann"])
     await world.desk.revoke(world.caller("carol"), "oidc/ben", found["oidc/ben"])
-    assert await world.given() == []
-    assert world.told[-2:] == [("ann", "revokes temporary access"), ("carol", "revokes temporary access")]
+    assert await world.granted() == []
+    assert world.audited[-2:] == [("ann", "revokes temporary access"), ("carol", "revokes temporary access")]
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"),
+    ("seconds", "text"),
     [(900, "15 minutes"), (3600, "1 hour"), (5400, "1 hour 30 minutes"), (86400, "1 day"), (1, "1 minute"), (90000, "1 day 1 hour")],
 )
-def test_formats_durations(seconds: float, words: str) -> None:
-    assert format_duration(seconds) == words
+def test_formats_durations(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
 
 
 GLASS = {"break_glass": {"allowed": [{"groups": "on-call"}], "max_duration": "30m"}}
@@ -501,11 +501,11 @@ async def test_break_glass_grants_and_warns(world: World) -> None:
     with capture_logs() as logs:
         await world.desk.break_glass(caller, route, "the site is down", 1800)
     assert [(each["log_level"], each["user_id"]) for each in logs] == [("warning", "oidc/olga")]
-    assert await world.given() == [("oidc/olga", 1800, "olga (break-glass)")]
-    assert world.told == [("olga", "uses break-glass access")]
+    assert await world.granted() == [("oidc/olga", 1800, "olga (break-glass)")]
+    assert world.audited == [("olga", "uses break-glass access")]
     with pytest.raises(AccessError, match="already"):
         await world.desk.break_glass(caller, route, "again", 600)
-    assert world.told[-1] == ("olga", AuditAction.BREAK_GLASS.failure)
+    assert world.audited[-1] == ("olga", AuditAction.BREAK_GLASS.failure)
 
 
 async def test_break_glass_limits(world: World) -> None:
@@ -521,11 +521,11 @@ async def test_break_glass_limits(world: World) -> None:
     for why, seconds in (("", 600.0), ("down", 1801.0), ("down", 0.0), ("down", float("nan"))):
         with pytest.raises(AccessError):
             await world.desk.break_glass(world.caller("olga"), route, why, seconds)
-    assert world.told == []
+    assert world.audited == []
     world.is_full = True
     with pytest.raises(AuditLogUnavailable):
         await world.desk.break_glass(world.caller("olga"), route, "down", 600)
-    assert await world.given() == []
+    assert await world.granted() == []
     assert await world.waiting("olga") == [], "who may break the glass is no approver by that"
 
 
@@ -544,14 +544,14 @@ async def test_sends_an_event_for_each_step(world: World) -> None:
     await world.desk.revoke(world.caller("bob"), "oidc/ann", id)
     expected = ["requested", "approved", "granted", "requested", "denied", "requested", "withdrawn", "break_glass_used", "revoked"]
     assert [event.event for event in world.events] == expected
-    given, broken = world.events[2], world.events[7]
-    assert (given.requester, given.actor, given.expires_at) == ("ann", "carol", NOW + HOUR)
-    assert given.text == "bob, carol granted access: ann, wages, for 1 hour: the year's end"
+    approved, broken = world.events[2], world.events[7]
+    assert (approved.requester, approved.actor, approved.expires_at) == ("ann", "carol", NOW + HOUR)
+    assert approved.text == "bob, carol granted access: ann, wages, for 1 hour: the year's end"
     assert broken.text == "EMERGENCY: olga used break-glass access to wages for 10 minutes: the site is down"
-    heard = len(world.events)
+    event_count = len(world.events)
     with pytest.raises(NotPermitted):
         await world.approve(await world.ask(), "eve")
-    assert len(world.events) == heard + 1, "no event without a change"
+    assert len(world.events) == event_count + 1, "no event without a change"
 
 
 ANN = "verified_email/ann@corp.example"
@@ -569,10 +569,10 @@ async def test_linked_accounts_cannot_decide_own_request(world: World) -> None:
         await world.desk.deny(world.caller("carol"), held.id, held.request.request_id)
     assert [each.request.request_id for each in await world.desk.list_for(world.caller("carol"))] == [held.request.request_id]
     assert (await world.approve(held, "bob")).state == APPROVED
-    assert await world.given() == [(ANN, HOUR, "bob")]
+    assert await world.granted() == [(ANN, HOUR, "bob")]
     ((record, access),) = [each async for each in world.desk.grants_visible_to(world.caller("carol"))]
     await world.desk.revoke(world.caller("carol", issuer="https://idp.other.example"), record.user_id, access.id)
-    assert await world.given() == []
+    assert await world.granted() == []
 
 
 async def test_two_linked_accounts_are_not_two_approvers(world: World) -> None:
@@ -597,7 +597,7 @@ async def test_break_glass_applies_to_linked_accounts(world: World) -> None:
     world.use(keys={"break_glass": {"allowed": [{"groups": "leads"}], "max_duration": "1h"}})
     world.linked = {"bob": ANN}
     await world.desk.break_glass(world.caller("bob"), world.desk.rules.routes[0], "the house burns", HOUR)
-    assert [person for person, _, _ in await world.given()] == [ANN]
+    assert [user_id for user_id, _, _ in await world.granted()] == [ANN]
 
 
 @pytest.mark.parametrize(("before", "after"), [(ANN, ""), ("", ANN), (ANN, "verified_email/other@corp.example")])

@@ -27,7 +27,7 @@ class Chat:
     def __init__(self) -> None:
         self.answers: list[bytes] = []
         self.messages: list[tuple[bytes, bytes]] = []
-        self.heard = asyncio.Event()
+        self.received = asyncio.Event()
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -43,7 +43,7 @@ class Chat:
         writer.close()
         await writer.wait_closed()
         if not self.answers:
-            self.heard.set()
+            self.received.set()
 
     async def stop(self) -> None:
         await stop_accepting(self._server)
@@ -66,11 +66,11 @@ def hook(directory: Path, url: str, **settings: Any) -> AccessWebhook:
 
 
 async def test_event_is_sent_and_signed(chat: Chat, tmp_path: Path) -> None:
-    told = hook(tmp_path, chat.url)
-    told.start()
-    told.enqueue(replace(EVENT, text="ann asks for <!channel>"))
-    await chat.heard.wait()
-    await told.stop()
+    webhook = hook(tmp_path, chat.url)
+    webhook.start()
+    webhook.enqueue(replace(EVENT, text="ann asks for <!channel>"))
+    await chat.received.wait()
+    await webhook.stop()
     ((head, body),) = chat.messages
     document = json.loads(body)
     assert document["text"] == "ann asks for &lt;!channel&gt; https://auth.example.com/.gate/access"
@@ -83,24 +83,24 @@ async def test_event_is_sent_and_signed(chat: Chat, tmp_path: Path) -> None:
 @pytest.mark.parametrize("answers", [[b"500 No"], [b"503 No\r\nRetry-After: 1"], [b"429 No", b"502 No"], [b"408 No"]])
 async def test_what_may_pass_is_tried_again(chat: Chat, tmp_path: Path, answers: list[bytes]) -> None:
     chat.answers = [*answers, b"200 OK"]
-    told = hook(tmp_path, chat.url)
-    told.start()
-    told.enqueue(EVENT)
-    await chat.heard.wait()
-    await told.stop()
+    webhook = hook(tmp_path, chat.url)
+    webhook.start()
+    webhook.enqueue(EVENT)
+    await chat.received.wait()
+    await webhook.stop()
     assert len(chat.messages) == len(answers) + 1
 
 
 @pytest.mark.parametrize("answer", [b"302 Found\r\nLocation: http://127.0.0.1:1/", b"404 No", b"401 No"])
 async def test_final_responses_are_not_retried(chat: Chat, tmp_path: Path, answer: bytes) -> None:
     chat.answers = [answer, b"200 OK"]
-    told = hook(tmp_path, chat.url)
-    told.start()
+    webhook = hook(tmp_path, chat.url)
+    webhook.start()
     with capture_logs() as logs:
-        told.enqueue(EVENT)
-        told.enqueue(replace(EVENT, event="granted"))
-        await chat.heard.wait()
-        await told.stop()
+        webhook.enqueue(EVENT)
+        webhook.enqueue(replace(EVENT, event="granted"))
+        await chat.received.wait()
+        await webhook.stop()
     assert [json.loads(body)["event"] for _, body in chat.messages] == ["requested", "granted"]
     (line,) = [each for each in logs if each["event"] == "access webhook delivery failed"]
     assert line["reason"] == f"status {answer.split()[0].decode()}"
@@ -111,52 +111,52 @@ async def test_final_responses_are_not_retried(chat: Chat, tmp_path: Path, answe
 async def test_unreachable_webhook_does_not_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access_webhook, "INITIAL_BACKOFF", 0.001)
     monkeypatch.setattr(access_webhook, "MAX_BACKOFF", 0.002)
-    told = hook(tmp_path, "http://127.0.0.1:1/x")
+    webhook = hook(tmp_path, "http://127.0.0.1:1/x")
     with capture_logs() as logs:
         for _ in range(MAX_QUEUE + 3):
-            told.enqueue(EVENT)
-        told.start()
+            webhook.enqueue(EVENT)
+        webhook.start()
         while not any(each["event"] == "access webhook delivery failed" for each in logs):
             await asyncio.sleep(0.001)
-        await told.stop()
+        await webhook.stop()
     assert sum(each["event"] == "access webhook queue full, event dropped" for each in logs) == 3
     assert any(each["event"] == "access webhook stopped with undelivered events" for each in logs)
 
 
 async def test_a_flood_of_one_hides_neither_a_broken_glass_nor_what_others_did(chat: Chat, tmp_path: Path) -> None:
-    told = hook(tmp_path, chat.url)
-    told.enqueue(replace(EVENT, event="break_glass_used", user_id="oidc/mallory"))
-    told.enqueue(replace(EVENT, user_id="oidc/ann"))
+    webhook = hook(tmp_path, chat.url)
+    webhook.enqueue(replace(EVENT, event="break_glass_used", user_id="oidc/mallory"))
+    webhook.enqueue(replace(EVENT, user_id="oidc/ann"))
     with capture_logs() as logs:
         for number in range(MAX_QUEUE + 50):
-            told.enqueue(replace(EVENT, user_id="oidc/mallory", expires_at=float(number)))
+            webhook.enqueue(replace(EVENT, user_id="oidc/mallory", expires_at=float(number)))
     assert {(each["about"], each["user_id"]) for each in logs} == {("requested", "oidc/mallory")}
     chat.answers = [b"200 OK"] * MAX_QUEUE
-    told.start()
-    await chat.heard.wait()
-    await told.stop()
-    heard = [json.loads(body) for _, body in chat.messages]
-    assert [(each["event"], each["user_id"]) for each in heard[:2]] == [("break_glass_used", "oidc/mallory"), ("requested", "oidc/ann")]
-    assert [each["expires_at"] for each in heard[2:]] == [float(number) for number in range(52, MAX_QUEUE + 50)]
+    webhook.start()
+    await chat.received.wait()
+    await webhook.stop()
+    received = [json.loads(body) for _, body in chat.messages]
+    assert [(each["event"], each["user_id"]) for each in received[:2]] == [("break_glass_used", "oidc/mallory"), ("requested", "oidc/ann")]
+    assert [each["expires_at"] for each in received[2:]] == [float(number) for number in range(52, MAX_QUEUE + 50)]
 
 
 async def test_of_nothing_but_broken_glasses_the_oldest_goes(tmp_path: Path) -> None:
-    told = hook(tmp_path, "http://127.0.0.1:1/x")
+    webhook = hook(tmp_path, "http://127.0.0.1:1/x")
     with capture_logs() as logs:
         for number in range(MAX_QUEUE + 1):
-            told.enqueue(replace(EVENT, event=access_webhook.BREAK_GLASS_USED, expires_at=float(number)))
+            webhook.enqueue(replace(EVENT, event=access_webhook.BREAK_GLASS_USED, expires_at=float(number)))
     assert [each["about"] for each in logs] == ["break_glass_used"]
 
 
 async def test_without_url_nothing_is_sent(tmp_path: Path) -> None:
-    told = AccessWebhook(make_options(tmp_path), "https://auth.example.com/.gate/access", lambda: 0.0)
-    told.start()
-    told.enqueue(EVENT)
-    await told.stop()
+    webhook = AccessWebhook(make_options(tmp_path), "https://auth.example.com/.gate/access", lambda: 0.0)
+    webhook.start()
+    webhook.enqueue(EVENT)
+    await webhook.stop()
 
 
 @pytest.mark.parametrize(
-    ("words", "shown"),
+    ("text", "escaped"),
     [
         ("<!channel> & <https://evil.example|here>", "&lt;!channel&gt; &amp; &lt;https: evil.example here&gt;"),
         ("[here](https://evil.example)", "(here)(https: evil.example)"),
@@ -164,5 +164,5 @@ async def test_without_url_nothing_is_sent(tmp_path: Path) -> None:
         ("a\u202eb\x1bc", "a\ufffdb\ufffdc"),
     ],
 )
-def test_escapes_chat_markup(words: str, shown: str) -> None:
-    assert escape_chat_markup(words) == shown
+def test_escapes_chat_markup(text: str, escaped: str) -> None:
+    assert escape_chat_markup(text) == escaped

@@ -39,11 +39,13 @@ async def sites(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, databas
         await site.service.stop()
 
 
-async def ask(api: ApiSite, person: str = "alice", email: str = "") -> None:
+async def ask(api: ApiSite, username: str = "alice", email: str = "") -> None:
     desk = api.site.service.access_requests
-    (asked,) = desk.rules.routes
+    (access_request,) = desk.rules.routes
     now = api.site.clock()
-    held = AccessRequest("c" * 32, f"oidc/{person}", "i", person, asked.grant_key, "wages", "year's end", 3600.0, now, email=email)
+    held = AccessRequest(
+        "c" * 32, f"oidc/{username}", "i", username, access_request.grant_key, "wages", "year's end", 3600.0, now, email=email
+    )
     await AccessRequestStore(api.site.broker, api.site.clock).add(held)
 
 
@@ -52,7 +54,7 @@ async def the_one(api: ApiSite) -> dict[str, Any]:
     return item
 
 
-async def given(api: ApiSite) -> list[str]:
+async def granted(api: ApiSite) -> list[str]:
     return [held.user_id async for held, _ in GrantStore(api.site.broker, api.site.clock).iter_grants()]
 
 
@@ -69,8 +71,8 @@ async def test_named_service_account_approves(sites: Any) -> None:
     )
     answer = await api.done("POST", f"requests/{item['id']}/approve")
     assert answer["granted"] is True
-    assert await given(api) == ["oidc/alice"]
-    assert await api.told() == [
+    assert await granted(api) == ["oidc/alice"]
+    assert await api.audit_log() == [
         ("robot (API)", AuditAction.APPROVE_REQUEST, "oidc/alice"),
         ("robot (API)", AuditAction.GRANT_ACCESS, "oidc/alice"),
     ]
@@ -83,7 +85,7 @@ async def test_named_service_account_denies(sites: Any) -> None:
     api = await sites([{"user": {"in": ["alice@example.com", "service_account/robot"]}}])
     await ask(api)
     await api.done("POST", f"requests/{(await the_one(api))['id']}/deny", status=204)
-    assert (await given(api), await api.told()) == ([], [("robot (API)", AuditAction.DENY_REQUEST, "oidc/alice")])
+    assert (await granted(api), await api.audit_log()) == ([], [("robot (API)", AuditAction.DENY_REQUEST, "oidc/alice")])
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,7 @@ async def test_permissions_and_groups_make_no_approver(sites: Any, approvers: li
     assert item["can_decide"] is False
     for answer in ("approve", "deny"):
         await api.problem(403, "POST", f"requests/{item['id']}/{answer}")
-    assert (await given(api), await api.told()) == ([], [])
+    assert (await granted(api), await api.audit_log()) == ([], [])
 
 
 async def test_an_approver_without_the_permission_answers_nothing(sites: Any) -> None:
@@ -161,13 +163,13 @@ async def test_requester_cannot_decide_with_a_known_secret(sites: Any, step: str
     else:
         api.token = await api.accounts.rotate("robot", secret_viewers=[secret_viewers])
         token = (await api.done("POST", "service_accounts", {"name": name, "permissions": may[:2]}, status=201))["token"]
-    before = await api.told()
+    before = await api.audit_log()
     await ask(api, "alice", "alice@example.com")
     (item,) = (await api.done("GET", "requests", token=token))["items"]
     assert item["can_decide"] is False
     for answer in ("approve", "deny"):
         await api.problem(403, "POST", f"requests/{item['id']}/{answer}", token=token)
-    assert (await given(api), await api.told()) == ([], before)
+    assert (await granted(api), await api.audit_log()) == ([], before)
 
 
 async def test_account_created_by_a_user_decides_requests_of_others(sites: Any) -> None:
@@ -191,8 +193,8 @@ async def test_accounts_of_one_creator_count_as_one_approval(sites: Any) -> None
 
 async def test_a_list_of_requests_is_read_a_page_at_a_time(sites: Any) -> None:
     api = await sites([{"user": "service_account/robot"}])
-    for person in ("alice", "bob", "carol"):
-        await ask(api, person)
+    for username in ("alice", "bob", "carol"):
+        await ask(api, username)
     first = await api.done("GET", "requests?limit=2")
     second = await api.done("GET", f"requests?limit=2&cursor={first['next']}")
     assert sorted(item["user"] for item in (*first["items"], *second["items"])) == ["alice", "bob", "carol"]

@@ -29,14 +29,14 @@ async def test_a_token_gets_in_by_either_scheme(api: ApiSite) -> None:
 
 
 async def test_a_token_counts_in_the_one_header_alone(api: ApiSite) -> None:
-    good = bearer(api.token)
+    valid = bearer(api.token)
     for headers in (
         [],
-        [good, good],
-        [good, (b"authorization", b"Basic Og==")],
-        [(b"authorization", good[1] + b", " + good[1])],
-        [(b"authorization", good[1] + b" x")],
-        [(b"proxy-authorization", good[1])],
+        [valid, valid],
+        [valid, (b"authorization", b"Basic Og==")],
+        [(b"authorization", valid[1] + b", " + valid[1])],
+        [(b"authorization", valid[1] + b" x")],
+        [(b"proxy-authorization", valid[1])],
         [(b"x-api-key", api.token.encode())],
         [(b"cookie", b"token=" + api.token.encode())],
         [(b"authorization", b"Basic " + api.token.encode())],

@@ -12,10 +12,10 @@ from pydantic import TypeAdapter, ValidationError
 from authenticate.api.api_types import MAX_PAGE_SIZE, CursorText, DateTimeParam, PageQuery, PlainText, to_rfc3339
 
 
-@pytest.mark.parametrize("said", ["0", "-1", "+5", " 5", "5 ", "1_0", "5.0", "1e2", "٥", "201", "9999", "", "05", "true"])
-def test_page_size_limits(said: str) -> None:
+@pytest.mark.parametrize("text", ["0", "-1", "+5", " 5", "5 ", "1_0", "5.0", "1e2", "٥", "201", "9999", "", "05", "true"])
+def test_page_size_limits(text: str) -> None:
     with pytest.raises(ValidationError):
-        PageQuery.model_validate({"limit": said})
+        PageQuery.model_validate({"limit": text})
 
 
 def test_accepts_maximum_page_size() -> None:
@@ -23,7 +23,7 @@ def test_accepts_maximum_page_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("text", "meant"),
     [
         ("2027-01-31T18:00:00Z", datetime(2027, 1, 31, 18, tzinfo=UTC)),
         ("2027-01-31t18:00:00z", datetime(2027, 1, 31, 18, tzinfo=UTC)),
@@ -34,34 +34,34 @@ def test_accepts_maximum_page_size() -> None:
         ("9999-12-31T23:59:59-14:00", datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)),
     ],
 )
-def test_times_are_those_of_rfc_3339(said: str, meant: datetime) -> None:
-    assert TypeAdapter(DateTimeParam).validate_python(said) == meant
+def test_times_are_those_of_rfc_3339(text: str, meant: datetime) -> None:
+    assert TypeAdapter(DateTimeParam).validate_python(text) == meant
 
 
 @pytest.mark.parametrize(
-    "said", ["", "now", "2027-01-31", "2027-01-31T18:00:00", "2027-02-30T18:00:00Z", "1800000000", 1_800_000_000, None]
+    "text", ["", "now", "2027-01-31", "2027-01-31T18:00:00", "2027-02-30T18:00:00Z", "1800000000", 1_800_000_000, None]
 )
-def test_what_is_no_time_is_refused(said: Any) -> None:
+def test_what_is_no_time_is_refused(text: Any) -> None:
     with pytest.raises(ValidationError):
-        TypeAdapter(DateTimeParam).validate_python(said)
+        TypeAdapter(DateTimeParam).validate_python(text)
 
 
 @given(st.text())
-def test_any_text_is_a_time_or_refused(said: str) -> None:
+def test_any_text_is_a_time_or_refused(text: str) -> None:
     with suppress(ValidationError):
-        assert TypeAdapter(DateTimeParam).validate_python(said).tzinfo is UTC
+        assert TypeAdapter(DateTimeParam).validate_python(text).tzinfo is UTC
 
 
-@pytest.mark.parametrize("said", ["", "a\0b", "a\nb", "\x7f", "x" * 321])
-def test_no_text_holds_what_a_database_can_not_look_for(said: str) -> None:
+@pytest.mark.parametrize("text", ["", "a\0b", "a\nb", "\x7f", "x" * 321])
+def test_no_text_holds_what_a_database_can_not_look_for(text: str) -> None:
     with pytest.raises(ValidationError):
-        TypeAdapter(PlainText).validate_python(said)
+        TypeAdapter(PlainText).validate_python(text)
 
 
-@pytest.mark.parametrize("said", ["", "a=b", "é", "a" * 1001, "a\n"])
-def test_a_cursor_has_the_form_of_one(said: str) -> None:
+@pytest.mark.parametrize("text", ["", "a=b", "é", "a" * 1001, "a\n"])
+def test_a_cursor_has_the_form_of_one(text: str) -> None:
     with pytest.raises(ValidationError):
-        TypeAdapter(CursorText).validate_python(said)
+        TypeAdapter(CursorText).validate_python(text)
 
 
 @pytest.mark.parametrize("moment", [None, 0, 0.0, float("nan"), float("inf"), 1e30, -1e30, "soon"])

@@ -28,7 +28,7 @@ def test_a_list_begins_without_one() -> None:
     assert decode_cursor("users", None) is None
 
 
-def test_longest_user_id_fits() -> None:
+def test_maximum_length_user_id_fits() -> None:
     assert len(encode_cursor("users", "x" * 320)) <= MAX_CURSOR_LENGTH
 
 

@@ -13,12 +13,12 @@ NOON = datetime(2027, 1, 31, 12, tzinfo=UTC)
 
 
 def _make() -> None:
-    for number, (person, route, outcome) in enumerate([("alice", "wiki", "allow"), ("bob", "wiki", "deny"), ("alice", "pay", "deny")]):
+    for number, (username, route, outcome) in enumerate([("alice", "wiki", "allow"), ("bob", "wiki", "deny"), ("alice", "pay", "deny")]):
         LoggedDecision.objects.create(
             request_id=f"{number:032x}",
             decided_at=NOON + timedelta(minutes=number),
-            user_id=f"oidc/{person}",
-            display_name=f"{person}@example.com",
+            user_id=f"oidc/{username}",
+            display_name=f"{username}@example.com",
             method="GET",
             url=f"https://{route}.example.com/",
             route_name=route,

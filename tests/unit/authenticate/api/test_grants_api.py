@@ -10,11 +10,11 @@ from foundation.errors import BrokerError
 from tests.support.api_site import ApiSite
 
 
-async def give(api: ApiSite, person: str, *ids: str) -> None:
+async def give(api: ApiSite, username: str, *ids: str) -> None:
     now = api.site.clock()
     for id in ids:
         access = AccessGrant(id, f"route-{id}", now, now + 3600, "ops", "to see", f"Route {id}")
-        await GrantStore(api.site.broker, api.site.clock).grant(UserRecord(f"oidc/{person}", name=person, issuer="i"), access)
+        await GrantStore(api.site.broker, api.site.clock).grant(UserRecord(f"oidc/{username}", name=username, issuer="i"), access)
 
 
 async def listed(api: ApiSite, query: str = "") -> list[str]:
@@ -41,9 +41,9 @@ async def test_a_revoked_grant_is_over_and_in_the_audit_log(api: ApiSite) -> Non
     await give(api, "alice", "a1", "a2")
     await api.done("DELETE", "grants/a1", status=204)
     assert await listed(api) == ["a2"]
-    assert await api.told() == [("robot (API)", AuditAction.REVOKE_ACCESS, "oidc/alice")]
+    assert await api.audit_log() == [("robot (API)", AuditAction.REVOKE_ACCESS, "oidc/alice")]
     await api.problem(404, "DELETE", "grants/a1")
-    assert len(await api.told()) == 1
+    assert len(await api.audit_log()) == 1
 
 
 async def test_failed_revocation_is_reported(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ async def test_failed_revocation_is_reported(api: ApiSite, monkeypatch: pytest.M
 
     monkeypatch.setattr(api.site.broker, "put", away)
     await api.problem(503, "DELETE", "grants/a1")
-    assert [action for _, action, _ in await api.told()] == [AuditAction.REVOKE_ACCESS, AuditAction.REVOKE_ACCESS.failure]
+    assert [action for _, action, _ in await api.audit_log()] == [AuditAction.REVOKE_ACCESS, AuditAction.REVOKE_ACCESS.failure]
 
 
 async def test_an_expired_grant_is_listed_as_such_for_a_day(api: ApiSite) -> None:

@@ -7,10 +7,10 @@ from authenticate.api.operation_registry import OPERATIONS
 
 
 def test_every_operation_is_in_the_document() -> None:
-    said = {
+    documented = {
         operation["operationId"]: operation["x-permission"] for path in openapi_document()["paths"].values() for operation in path.values()
     }
-    assert said == {operation.name: operation.permission for operation in OPERATIONS}
+    assert documented == {operation.name: operation.permission for operation in OPERATIONS}
 
 
 def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:

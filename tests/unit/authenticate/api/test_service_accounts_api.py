@@ -22,7 +22,7 @@ async def test_created_account_works(api: ApiSite) -> None:
     made = await api.done("POST", "service_accounts", wanted, status=201)
     assert (await api.ask("GET", "routes", token=made["token"])).status == 200
     assert (await api.ask("GET", "users", token=made["token"])).status == 403
-    assert await api.told() == [("robot (API)", AuditAction.CREATE_ACCOUNT, "robot--reader")]
+    assert await api.audit_log() == [("robot (API)", AuditAction.CREATE_ACCOUNT, "robot--reader")]
     (account,) = (await api.done("GET", "service_accounts?q=reader"))["items"]
     assert (account["created_by"], account["permissions"], account["groups"]) == ("service_account/robot", ["routes:read"], [])
     assert made["token"] not in str(account)
@@ -69,7 +69,7 @@ async def test_refuses_rights_beyond_the_creator(api: ApiSite, wanted: dict[str,
     problem = await api.problem(403, "POST", "service_accounts", {"name": "maker--x", **wanted}, token=token)
     assert why in problem["detail"]
     assert await listed(api) == ["maker", "robot"]
-    assert await api.told() == []
+    assert await api.audit_log() == []
 
 
 async def test_account_expires_with_its_creator(api: ApiSite) -> None:
@@ -118,7 +118,7 @@ async def test_of_one_that_never_ends_an_account_lives_ninety_days(api: ApiSite)
 async def test_what_is_no_account_is_refused_and_named(api: ApiSite, wanted: dict[str, Any]) -> None:
     problem = await api.problem(400, "POST", "service_accounts", wanted)
     assert problem["errors"]
-    assert await api.told() == []
+    assert await api.audit_log() == []
 
 
 async def test_revocation_is_immediate_also_of_itself(api: ApiSite) -> None:
@@ -128,7 +128,7 @@ async def test_revocation_is_immediate_also_of_itself(api: ApiSite) -> None:
     await api.problem(404, "DELETE", "service_accounts/other")
     await api.done("DELETE", "service_accounts/robot", status=204)
     assert (await api.ask("GET", "routes")).status == 401
-    assert [(action, id) for _, action, id in await api.told()] == [
+    assert [(action, id) for _, action, id in await api.audit_log()] == [
         (AuditAction.REVOKE_ACCOUNT, "other"),
         (AuditAction.REVOKE_ACCOUNT, "other"),
         (AuditAction.CREATE_ACCOUNT.failure, "other"),
@@ -142,7 +142,7 @@ async def test_what_failed_is_in_the_audit_log(api: ApiSite, monkeypatch: pytest
 
     monkeypatch.setattr(api.site.broker, "put", away)
     await api.problem(503, "POST", "service_accounts", {"name": "robot--x"})
-    assert [action for _, action, _ in await api.told()] == [AuditAction.CREATE_ACCOUNT, AuditAction.CREATE_ACCOUNT.failure]
+    assert [action for _, action, _ in await api.audit_log()] == [AuditAction.CREATE_ACCOUNT, AuditAction.CREATE_ACCOUNT.failure]
 
 
 async def test_accounts_are_listed_a_page_at_a_time(api: ApiSite) -> None:

@@ -16,8 +16,8 @@ from tests.support.database import in_database, row
 LATER = datetime.now(UTC) + timedelta(days=1)
 
 
-def known(id: str, person: str = "oidc/alice", **values: Any) -> None:
-    row(Session, **{"id": id, "user_id": person, "expires_at": LATER, **values})
+def known(id: str, user_id: str = "oidc/alice", **values: Any) -> None:
+    row(Session, **{"id": id, "user_id": user_id, "expires_at": LATER, **values})
 
 
 async def pages(api: ApiSite, query: str = "") -> list[list[str]]:
@@ -60,10 +60,10 @@ async def test_sessions_are_found_as_in_the_admin(api: ApiSite) -> None:
 
 async def test_session_is_read_from_the_store(api: ApiSite) -> None:
     session = await api.signed_in("alice")
-    shown = await api.done("GET", f"sessions/{session.id}")
-    assert (shown["id"], shown["user_id"], shown["client_address"]) == (session.id, "oidc/alice", "192.0.2.1")
-    assert shown["started_at"].endswith("Z")
-    assert "token" not in str(shown)
+    response = await api.done("GET", f"sessions/{session.id}")
+    assert (response["id"], response["user_id"], response["client_address"]) == (session.id, "oidc/alice", "192.0.2.1")
+    assert response["started_at"].endswith("Z")
+    assert "token" not in str(response)
     await api.problem(404, "GET", "sessions/another")
 
 
@@ -71,7 +71,7 @@ async def test_end_is_audited_first(api: ApiSite) -> None:
     session = await api.signed_in("alice")
     await api.done("DELETE", f"sessions/{session.id}", status=204)
     assert await api.site.broker.get(SESSION, session.id) is None
-    assert await api.told() == [("robot (API)", AuditAction.END_SESSION, session.id)]
+    assert await api.audit_log() == [("robot (API)", AuditAction.END_SESSION, session.id)]
     (entry,) = await in_database(lambda: list(AuditEntry.objects.all()))
     assert (entry.actor_id, entry.client_address, entry.object_repr) == (
         "service_account/robot",
@@ -79,7 +79,7 @@ async def test_end_is_audited_first(api: ApiSite) -> None:
         "alice@example.com, from 192.0.2.1",
     )
     await api.problem(404, "DELETE", f"sessions/{session.id}")
-    assert len(await api.told()) == 1
+    assert len(await api.audit_log()) == 1
 
 
 async def test_no_session_ends_without_audit(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ async def test_what_failed_is_in_the_audit_log(api: ApiSite, monkeypatch: pytest
     monkeypatch.setattr(api.site.broker, "delete", away)
     await api.problem(503, "DELETE", f"sessions/{session.id}")
     await api.problem(503, "POST", "end_sessions", {"user_id": "oidc/alice"})
-    assert [action for _, action, _ in await api.told()] == [
+    assert [action for _, action, _ in await api.audit_log()] == [
         AuditAction.END_SESSION,
         AuditAction.END_SESSION.failure,
         AuditAction.END_ALL_SESSIONS,
@@ -123,4 +123,4 @@ async def test_ends_all_sessions_of_a_user(api: ApiSite) -> None:
     answer = await api.done("POST", "end_sessions", {"user_id": "oidc/alice"})
     assert answer == {"ended": 2}
     assert [await api.site.broker.get(SESSION, each.id) is None for each in (first, second, other)] == [True, True, False]
-    assert await api.told() == [("robot (API)", AuditAction.END_ALL_SESSIONS, "oidc/alice")]
+    assert await api.audit_log() == [("robot (API)", AuditAction.END_ALL_SESSIONS, "oidc/alice")]

@@ -67,14 +67,14 @@ async def test_unauthoritative_address_finds_no_user(tmp_path: Path, idp: FakeId
         assert await found(api, "email=bob@partner.example") == ["partner/bob"]
         assert [each["user_id"] for each in (await api.done("GET", "sessions?q=ceo@corp.example"))["items"]] == ["corp/1"]
         people = {each["id"]: each for each in (await api.done("GET", "users"))["items"]}
-        told = {id: (each["email"], each["unauthoritative_email"], each["name"]) for id, each in people.items()}
-        assert told == {
+        names = {id: (each["email"], each["unauthoritative_email"], each["name"]) for id, each in people.items()}
+        assert names == {
             "corp/1": ("CEO@Corp.example", "", "CEO@Corp.example"),
             "partner/eve": ("", "CEO@Corp.example", ""),
             "partner/bob": ("bob@partner.example", "", "bob@partner.example"),
         }
-        said = {"user_id": "partner/eve", "claims": {"email": "ceo@corp.example"}, "client_address": "192.0.2.1"}
-        await site.broker.put(SESSION, "s1", said)
+        session_keys = {"user_id": "partner/eve", "claims": {"email": "ceo@corp.example"}, "client_address": "192.0.2.1"}
+        await site.broker.put(SESSION, "s1", session_keys)
         await api.done("DELETE", "sessions/s1", status=204)
         entry = await AuditEntry.objects.aget(object_id="s1")
         assert entry.object_repr == "partner/eve, from 192.0.2.1"

@@ -19,7 +19,7 @@ async def staged(tmp_path: Path) -> AsyncIterator[Staged]:
     async with AsyncExitStack() as stack:
 
         async def make(provider: str, **settings: Any) -> Stage:
-            directory = await stack.enter_async_context(FakeDirectory.of(provider))
+            directory = await stack.enter_async_context(FakeDirectory.for_kind(provider))
             stage = Stage(directory, tmp_path, **settings)
             stack.push_async_callback(stage.source.close)
             return stage

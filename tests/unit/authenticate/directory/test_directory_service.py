@@ -72,7 +72,7 @@ async def partner() -> AsyncIterator[Okta]:
         yield directory
 
 
-async def test_each_says_what_it_knows_of_its_own_people(tmp_path: Path, corp: Okta, partner: Okta) -> None:
+async def test_each_directory_describes_its_own_users(tmp_path: Path, corp: Okta, partner: Okta) -> None:
     desk = Desk(tmp_path, read("corp", corp), read("partner", partner))
     await desk.service.start()
 
@@ -95,11 +95,11 @@ async def test_each_says_what_it_knows_of_its_own_people(tmp_path: Path, corp: O
     assert filed["filed/00u101"].group_ids == ("00g7", "staff")
     names = {id: {group.name for group in (await desk.groups(id)).values()} for id in ("corp", "partner", "filed")}
     assert names == {"corp": set(corp.company.groups), "partner": set(partner.company.groups), "filed": {"Of the file", ""}}
-    told = {tuple(sample.labels.values()): sample.value for sample in metrics.directory_entries.collect()[0].samples}
-    assert (told["corp", "users"], told["partner", "users"]) == (4.0, 1.0)
+    sizes = {tuple(sample.labels.values()): sample.value for sample in metrics.directory_entries.collect()[0].samples}
+    assert (sizes["corp", "users"], sizes["partner", "users"]) == (4.0, 1.0)
     assert desk.service.readiness().state is ReadinessState.OK
-    for told_of in ("corp synced at", "partner synced at", "filed synced at"):
-        assert told_of in desk.service.readiness().reason
+    for synced_line in ("corp synced at", "partner synced at", "filed synced at"):
+        assert synced_line in desk.service.readiness().reason
 
 
 async def test_one_that_is_away_costs_the_others_nothing_and_is_named(tmp_path: Path, corp: Okta, partner: Okta) -> None:
@@ -145,7 +145,7 @@ async def test_one_that_is_slow_keeps_no_other_waiting(tmp_path: Path, corp: Okt
     assert await desk.users("partner") == {}
 
 
-async def test_who_signs_in_is_looked_up_at_their_own_provider_s_alone(tmp_path: Path, corp: Okta, partner: Okta) -> None:
+async def test_user_is_looked_up_only_at_their_own_provider(tmp_path: Path, corp: Okta, partner: Okta) -> None:
     desk = Desk(tmp_path, read("corp", corp), read("partner", partner))
     ann = corp.user_id("ann")
     await desk.service.look_up(f"partner/{ann}", "")

@@ -33,7 +33,7 @@ group,engineering,eng@corp.example,Engineering,
 @pytest.mark.parametrize(
     ("content", "suffix"), [(YAML, ".yaml"), (YAML, ".yml"), (JSON, ".json"), (CSV, ".csv"), (b"\xef\xbb\xbf" + CSV, ".csv")]
 )
-def test_the_three_forms_say_the_same(content: bytes, suffix: str) -> None:
+def test_three_formats_are_equivalent(content: bytes, suffix: str) -> None:
     snapshot = parse(content, suffix, PROVIDER)
     assert dict(snapshot.users) == {
         "oidc/alice": DirectoryUser("oidc/alice", "alice@corp.example", "Alice", ("42", "engineering")),

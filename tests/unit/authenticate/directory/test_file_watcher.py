@@ -35,7 +35,7 @@ async def test_a_changed_or_replaced_file_is_read_again(tmp_path: Path, broker: 
     assert await ids(broker, DIRECTORY_USER) == ["oidc/b"]
 
 
-async def test_a_broken_file_leaves_the_last_good_directory_in_force(tmp_path: Path, broker: MemoryStore) -> None:
+async def test_broken_file_leaves_last_valid_directory_in_force(tmp_path: Path, broker: MemoryStore) -> None:
     file = tmp_path / "directory.yaml"
     file.write_text("users: [{id: a}]")
     follower = DirectoryFileWatcher(file, broker, a_provider())

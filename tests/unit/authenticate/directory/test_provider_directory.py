@@ -104,7 +104,7 @@ async def test_the_directory_file_is_followed_while_the_service_runs(tmp_path: P
     assert await broker.acquire("directory", 1.0) is not None
 
 
-async def test_who_signs_in_has_their_groups_at_once(staged) -> None:
+async def test_new_sign_in_has_groups_immediately(staged) -> None:
     stage = await staged("okta")
     service = DirectoryService(stage.options, stage.broker, stage.clock)
     user = stage.directory.expected_user("ann")
@@ -127,7 +127,7 @@ async def test_a_look_up_that_is_late_brings_no_group_back(staged, monkeypatch: 
         monkeypatch.undo()
         answer = await look_up(*args)
         members.update({group: [name for name in names if name != "ann"] for group, names in members.items()})
-        assert not (await stage.read_anew()).error
+        assert not (await stage.read_after_restart()).error
         return answer
 
     monkeypatch.setattr(DirectorySource, "look_up", late)
@@ -177,7 +177,7 @@ async def test_a_look_up_replaces_no_group_that_a_reading_has_written_since(stag
     await service.stop()
 
 
-async def test_a_look_up_that_fails_stops_nobody_and_is_told(staged) -> None:
+async def test_failed_look_up_blocks_no_sign_in_and_is_logged(staged) -> None:
     stage = await staged("okta")
     service = DirectoryService(stage.options, stage.broker, stage.clock)
     stage.directory.fault = lambda request: as_json({}, 500)
@@ -188,7 +188,7 @@ async def test_a_look_up_that_fails_stops_nobody_and_is_told(staged) -> None:
     await service.stop()
 
 
-async def test_what_is_known_of_a_person_is_kept_where_the_directory_does_not_know_them(staged) -> None:
+async def test_known_user_data_is_retained_where_directory_does_not_list_the_user(staged) -> None:
     stage = await staged("okta")
     service = DirectoryService(stage.options, stage.broker, stage.clock)
     await stage.broker.put(DIRECTORY_USER, "okta/gone", DirectoryUser("okta/gone").to_data())
@@ -198,13 +198,13 @@ async def test_what_is_known_of_a_person_is_kept_where_the_directory_does_not_kn
     await service.stop()
 
 
-async def test_who_signs_in_is_this_issuer_s_person_and_so_are_their_groups(staged) -> None:
+async def test_signed_in_user_and_groups_belong_to_this_issuer(staged) -> None:
     """Another server's have the same ids: its people lend this one's neither groups nor a group's name."""
     stage = await staged("okta")
     user, group = stage.directory.expected_user("ann"), DirectoryGroup("", "admins", issuer="https://other.example")
     group = replace(group, id=user.group_ids[0])
-    theirs = DirectoryUser(user.id, group_ids=("admins",), issuer="https://other.example")
-    await stage.broker.put(DIRECTORY_USER, user.id, theirs.to_data())
+    foreign_user = DirectoryUser(user.id, group_ids=("admins",), issuer="https://other.example")
+    await stage.broker.put(DIRECTORY_USER, user.id, foreign_user.to_data())
     await stage.broker.put(DIRECTORY_GROUP, group.id, group.to_data())
     service = DirectoryService(stage.options, stage.broker, stage.clock)
     await service.look_up(user.id, "")

@@ -10,20 +10,20 @@ from authenticate.directory.snapshot import DirectorySnapshot
 from authenticate.directory.sync import NEVER_SKIPPED, WRITE_CONCURRENCY, RemovalLimitExceeded, apply, check_removals, diff
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
 from databroker.store.memory import MemoryStore
-from tests.support.brokers import BrokerOverALine
+from tests.support.brokers import DisturbedBroker
 from tests.support.providers import a_provider
 
 PROVIDER = a_provider()
-BEGAN = 1e12  # after all that is written before
+STARTED_AT = 1e12  # after all that is written before
 FIRST, SECOND = "https://first.example", "https://second.example"
 
 
 @pytest.fixture
-def broker() -> BrokerOverALine:
-    return BrokerOverALine(MemoryStore())
+def broker() -> DisturbedBroker:
+    return DisturbedBroker(MemoryStore())
 
 
-async def ids(broker: BrokerOverALine, type: str) -> list[str]:
+async def ids(broker: DisturbedBroker, type: str) -> list[str]:
     return [record.id for record in await broker.page(type, "", 10_000)]
 
 
@@ -32,7 +32,7 @@ def snapshot(users: int, groups: int = 0) -> DirectorySnapshot:
     return DirectorySnapshot({user.id: user for user in people}, {f"g{number}": DirectoryGroup(f"g{number}") for number in range(groups)})
 
 
-async def test_only_what_differs_is_written_and_what_is_gone_is_deleted(broker: BrokerOverALine) -> None:
+async def test_only_what_differs_is_written_and_what_is_gone_is_deleted(broker: DisturbedBroker) -> None:
     first = parse(b"users: [{id: a, groups: [g]}, {id: b, name: B}]\ngroups: [{id: g, name: G}]", ".yaml", PROVIDER)
     await apply(await diff(first, broker), broker)
     assert await ids(broker, DIRECTORY_USER) == ["oidc/a", "oidc/b"]
@@ -45,7 +45,7 @@ async def test_only_what_differs_is_written_and_what_is_gone_is_deleted(broker: 
     assert changes.delete == ((DIRECTORY_USER, "oidc/b"),)
 
 
-async def test_more_than_a_page_is_compared(broker: BrokerOverALine) -> None:
+async def test_more_than_a_page_is_compared(broker: DisturbedBroker) -> None:
     many = parse(("users:\n" + "".join(f"- {{id: u{n:04}}}\n" for n in range(1201))).encode(), ".yaml", PROVIDER)
     await apply(await diff(many, broker), broker)
     assert (await diff(many, broker)).put == ()
@@ -53,7 +53,7 @@ async def test_more_than_a_page_is_compared(broker: BrokerOverALine) -> None:
     assert await ids(broker, DIRECTORY_USER) == []
 
 
-async def test_what_is_changed_says_what_it_was(broker: BrokerOverALine) -> None:
+async def test_change_reports_previous_value(broker: DisturbedBroker) -> None:
     await apply(await diff(parse(b"users: [{id: a, name: A, groups: [g]}]", ".yaml", PROVIDER), broker), broker)
     changes = await diff(parse(b"users: [{id: a, name: B, groups: [g]}, {id: b}]", ".yaml", PROVIDER), broker)
     assert changes.counts == (1, 1, 0)
@@ -61,10 +61,12 @@ async def test_what_is_changed_says_what_it_was(broker: BrokerOverALine) -> None
     assert changes.added == {(DIRECTORY_USER, "oidc/b")}
 
 
-@pytest.mark.parametrize(("kept", "is_stopped"), [((10, 10), False), ((5, 5), False), ((4, 10), True), ((10, 4), True), ((0, 0), True)])
-async def test_more_than_half_is_not_removed_by_mistake(broker: BrokerOverALine, kept: tuple[int, int], is_stopped: bool) -> None:
+@pytest.mark.parametrize(
+    ("remaining", "is_stopped"), [((10, 10), False), ((5, 5), False), ((4, 10), True), ((10, 4), True), ((0, 0), True)]
+)
+async def test_more_than_half_is_not_removed_by_mistake(broker: DisturbedBroker, remaining: tuple[int, int], is_stopped: bool) -> None:
     await apply(await diff(snapshot(10, 10), broker), broker)
-    changes = await diff(snapshot(*kept), broker)
+    changes = await diff(snapshot(*remaining), broker)
     if is_stopped:
         with pytest.raises(RemovalLimitExceeded, match="gate sync --force"):
             check_removals(changes)
@@ -77,7 +79,7 @@ def of_members(*users: DirectoryUser) -> DirectorySnapshot:
 
 
 @pytest.mark.parametrize("is_listed", [False, True])
-async def test_who_was_deactivated_is_let_in_again_only_where_a_directory_lists_them(is_listed: bool, broker: BrokerOverALine) -> None:
+async def test_deactivated_user_is_readmitted_only_where_a_directory_lists_them(is_listed: bool, broker: DisturbedBroker) -> None:
     """The directory of before was pushed (SCIM); this one is a file that may not know them."""
     user = DirectoryUser("oidc/alice", is_deactivated=True)
     await broker.put(DIRECTORY_USER, user.id, user.to_data())
@@ -88,7 +90,7 @@ async def test_who_was_deactivated_is_let_in_again_only_where_a_directory_lists_
     assert DirectoryUser.from_record(record).is_deactivated is not is_listed
 
 
-async def test_who_is_not_listed_for_want_of_groups_is_known_to_have_none(broker: BrokerOverALine) -> None:
+async def test_user_not_listed_for_lack_of_groups_has_none(broker: DisturbedBroker) -> None:
     for user in (
         DirectoryUser("github/looked-up", name="L"),
         DirectoryUser("github/left", name="L", group_ids=("g",)),
@@ -99,8 +101,8 @@ async def test_who_is_not_listed_for_want_of_groups_is_known_to_have_none(broker
     listed = of_members(DirectoryUser("github/in", group_ids=("g",)))
     changes = await diff(listed, broker)
     await apply(changes, broker)
-    kept = {record.id: DirectoryUser.from_record(record) for record in await broker.page(DIRECTORY_USER, "", 10)}
-    assert kept == {
+    stored = {record.id: DirectoryUser.from_record(record) for record in await broker.page(DIRECTORY_USER, "", 10)}
+    assert stored == {
         "github/in": DirectoryUser("github/in", group_ids=("g",)),
         "github/looked-up": DirectoryUser("github/looked-up", name="L"),
         "github/left": DirectoryUser("github/left"),
@@ -109,7 +111,7 @@ async def test_who_is_not_listed_for_want_of_groups_is_known_to_have_none(broker
     assert len(await diff(listed, broker)) == 0
 
 
-async def test_more_than_half_does_not_lose_all_groups_by_mistake(broker: BrokerOverALine) -> None:
+async def test_more_than_half_does_not_lose_all_groups_by_mistake(broker: DisturbedBroker) -> None:
     people = [DirectoryUser(f"github/{number}", group_ids=("g",)) for number in range(10)]
     await apply(await diff(of_members(*people), broker), broker)
     for number in range(20):  # looked up at a sign-in, in no group: they lend the others no weight
@@ -119,15 +121,15 @@ async def test_more_than_half_does_not_lose_all_groups_by_mistake(broker: Broker
         check_removals(await diff(of_members(*people[:4]), broker))
 
 
-async def test_nothing_is_too_much_where_nothing_was(broker: BrokerOverALine) -> None:
+async def test_nothing_is_too_much_where_nothing_was(broker: DisturbedBroker) -> None:
     check_removals(await diff(snapshot(0), broker))
     check_removals(await diff(snapshot(3, 3), broker))
 
 
-async def test_what_changed_since_the_reading_began_is_left_alone() -> None:
+async def test_changes_since_sync_start_are_preserved() -> None:
     """A user signed in and was looked up after the list was made, so the list does not contain them."""
     now = 1000.0
-    broker = BrokerOverALine(MemoryStore(lambda: now))
+    broker = DisturbedBroker(MemoryStore(lambda: now))
     await broker.put(DIRECTORY_USER, "okta/old", DirectoryUser("okta/old").to_data())
     now = 2000.0
     for id in ("okta/new", "okta/0"):
@@ -142,25 +144,25 @@ async def test_what_changed_since_the_reading_began_is_left_alone() -> None:
     [({"id": "okta/0", "shoe_size": 43}, []), ({"id": "okta/0", "group_ids": 7}, ["okta/0"]), ({"shoe_size": 43}, ["okta/0"])],
     ids=["of a later release", "malformed", "incomplete"],
 )
-async def test_a_record_that_can_not_be_read_is_written_anew(broker: BrokerOverALine, data: dict[str, Any], written: list[str]) -> None:
+async def test_unreadable_record_is_rewritten(broker: DisturbedBroker, data: dict[str, Any], written: list[str]) -> None:
     await broker.put(DIRECTORY_USER, "okta/0", data)
     assert [value.id for _, value in (await diff(snapshot(1), broker)).put] == written
 
 
-async def test_writes_are_parallel_and_bounded(broker: BrokerOverALine) -> None:
-    busy = most = 0
+async def test_writes_are_parallel_and_bounded(broker: DisturbedBroker) -> None:
+    busy = peak = 0
 
     class Counting:
         async def put(self, type: str, id: str, data: object, **more: object) -> None:
-            nonlocal busy, most
+            nonlocal busy, peak
             busy += 1
-            most = max(most, busy)
+            peak = max(peak, busy)
             await asyncio.sleep(0)
             busy -= 1
 
     steps: list[int] = []
     await apply(await diff(snapshot(100), broker), Counting(), steps.append)  # type: ignore[arg-type]
-    assert most == WRITE_CONCURRENCY
+    assert peak == WRITE_CONCURRENCY
     assert sum(steps) == 100
 
 
@@ -174,7 +176,7 @@ async def test_writes_are_parallel_and_bounded(broker: BrokerOverALine) -> None:
         ("", "", 0),
     ],
 )
-async def test_whose_people_they_are_is_written_where_it_differs(broker: BrokerOverALine, held: str, listed: str, written: int) -> None:
+async def test_issuer_is_written_where_it_differs(broker: DisturbedBroker, held: str, listed: str, written: int) -> None:
     def of(issuer: str) -> DirectorySnapshot:
         return DirectorySnapshot({"okta/1": DirectoryUser("okta/1", issuer=issuer)}, {"g": DirectoryGroup("g", issuer=issuer)}, "", issuer)
 
@@ -186,24 +188,24 @@ async def test_whose_people_they_are_is_written_where_it_differs(broker: BrokerO
     assert len(await diff(of(listed), broker)) == 0
 
 
-async def test_who_is_known_to_be_in_no_group_is_so_by_whom_the_reading_is(broker: BrokerOverALine) -> None:
+async def test_empty_membership_is_attributed_to_the_sync_issuer(broker: DisturbedBroker) -> None:
     for user in (DirectoryUser("github/left", group_ids=("g",), issuer=FIRST), DirectoryUser("github/none", issuer=FIRST)):
         await broker.put(DIRECTORY_USER, user.id, user.to_data())
     stay = {f"github/{number}": DirectoryUser(f"github/{number}", issuer=SECOND) for number in range(3)}
     await apply(await diff(DirectorySnapshot(stay, {}, "github/", SECOND), broker), broker)
-    kept = {record.id: DirectoryUser.from_record(record).issuer for record in await broker.page(DIRECTORY_USER, "", 10)}
-    assert (kept["github/left"], kept["github/none"]) == (SECOND, FIRST)
+    stored = {record.id: DirectoryUser.from_record(record).issuer for record in await broker.page(DIRECTORY_USER, "", 10)}
+    assert (stored["github/left"], stored["github/none"]) == (SECOND, FIRST)
 
 
-@pytest.mark.parametrize(("began", "groups"), [(BEGAN, ("looked up",)), (NEVER_SKIPPED, ("read",))])
+@pytest.mark.parametrize(("started_at", "groups"), [(STARTED_AT, ("looked up",)), (NEVER_SKIPPED, ("read",))])
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_a_look_up_between_comparison_and_write_stays_and_none_is_newer_than_a_file(
-    broker: BrokerOverALine, is_known: bool, began: float, groups: tuple[str, ...]
+    broker: DisturbedBroker, is_known: bool, started_at: float, groups: tuple[str, ...]
 ) -> None:
     if is_known:
         await broker.put(DIRECTORY_USER, "okta/a", DirectoryUser("okta/a").to_data())
     reading = DirectorySnapshot({id: DirectoryUser(id, group_ids=("read",)) for id in ("okta/a", "okta/b")}, {})
-    changes = await diff(reading, broker, began)
+    changes = await diff(reading, broker, started_at)
     await broker.put(DIRECTORY_USER, "okta/a", DirectoryUser("okta/a", group_ids=("looked up",)).to_data())
     await apply(changes, broker)
     users = [DirectoryUser.from_record(record) for record in await broker.page(DIRECTORY_USER, "", 10)]

@@ -59,7 +59,7 @@ async def desk() -> Desk:
     return Desk()
 
 
-async def test_the_history_tells_what_came_of_each(desk: Desk) -> None:
+async def test_history_reports_each_outcome(desk: Desk) -> None:
     await desk.read()
     desk.source.users = 2
     await desk.read(SyncOptions(COMMAND))
@@ -91,9 +91,9 @@ async def test_more_than_half_gone_stops_it_unless_by_force(desk: Desk) -> None:
 
 
 async def test_a_dry_run_shows_and_writes_nothing(desk: Desk) -> None:
-    shown: list[int] = []
-    run = await desk.read(SyncOptions(dry_run=True, on_diff=lambda changes: shown.append(len(changes))))
-    assert (run.added, shown) == (3, [3])
+    progress: list[int] = []
+    run = await desk.read(SyncOptions(dry_run=True, on_diff=lambda changes: progress.append(len(changes))))
+    assert (run.added, progress) == (3, [3])
     assert await desk.known() == 0
     assert await desk.history() == []
 
@@ -117,7 +117,7 @@ async def test_it_ends_when_its_time_is_over(desk: Desk) -> None:
     assert await desk.known() == 0
 
 
-async def test_a_broker_that_goes_away_in_the_middle_is_told_of(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_broker_failure_midway_is_reported(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     async def away(*arguments: object, **options: object) -> None:
         raise BrokerError("away")
 

@@ -57,12 +57,12 @@ def test_a_tunnel_has_a_command_and_no_address_for_browsers(port: int, at: Url, 
 
 
 def test_categories_come_in_order_and_what_has_none_last() -> None:
-    shown = [of(title="b"), of(title="A"), of(title="z", category="Tools"), of(title="y", category="engineering")]
-    assert [each.title for each in sorted(shown, key=lambda each: each.order)] == ["y", "z", "A", "b"]
+    displayed = [of(title="b"), of(title="A"), of(title="z", category="Tools"), of(title="y", category="engineering")]
+    assert [each.title for each in sorted(displayed, key=lambda each: each.order)] == ["y", "z", "A", "b"]
 
 
 def test_search_covers_all_texts() -> None:
-    shown = of(title="Wiki", description="Minutes and plans", category="Engineering")
-    assert shown.matches(["wiki", "plans", "engine"])
-    assert shown.matches([])
-    assert not shown.matches(["wiki", "money"])
+    displayed = of(title="Wiki", description="Minutes and plans", category="Engineering")
+    assert displayed.matches(["wiki", "plans", "engine"])
+    assert displayed.matches([])
+    assert not displayed.matches(["wiki", "money"])

@@ -46,16 +46,16 @@ async def test_favourites_stand_first_and_nowhere_else(tmp_path: Path, broker: M
     authorize: Authorizer = Opened(a="Tools|Zebra", b="Wiki", c="Tools|Ant", d="Bank")  # type: ignore[assignment]
     await preferences.update_preferences(broker, SESSION, preferences.toggle_favourite, "https://b.example.com/", 0.0)
     await preferences.update_preferences(broker, SESSION, preferences.toggle_favourite, "https://gone.example.com/", 0.0)
-    shown = await portal.applications(authorize, request(), [], SESSION)
-    assert [each.title for each in shown.all] == ["Ant", "Zebra", "Bank", "Wiki"]
-    sections = (await portal.page(shown)).sections
+    displayed = await portal.applications(authorize, request(), [], SESSION)
+    assert [each.title for each in displayed.all] == ["Ant", "Zebra", "Bank", "Wiki"]
+    sections = (await portal.page(displayed)).sections
     assert headings(sections) == [("Favourites", 1), ("Tools", 2), ("", 1)]
     assert "Wiki" in sections[0][1][0]
     assert 'aria-pressed="true"' in sections[0][1][0]
     assert 'aria-pressed="false"' in sections[1][1][0]
-    assert headings((await portal.page(shown, "WIKI")).sections) == [("Favourites", 1)]
-    assert headings((await portal.page(shown, "tools ant")).sections) == [("Tools", 1)]
-    assert (await portal.page(shown, "nothing of the kind")).sections == []
+    assert headings((await portal.page(displayed, "WIKI")).sections) == [("Favourites", 1)]
+    assert headings((await portal.page(displayed, "tools ant")).sections) == [("Tools", 1)]
+    assert (await portal.page(displayed, "nothing of the kind")).sections == []
 
 
 @pytest.mark.parametrize(
@@ -85,18 +85,18 @@ async def test_recent_lists_only_accessible(tmp_path: Path, broker: MemoryStore)
     for number in (1, 2, 3, 4, 5, 6, 7):
         await preferences.update_preferences(broker, SESSION, preferences.record_opened, f"https://a{number}.example.com/", 0.0)
     await preferences.update_preferences(broker, SESSION, preferences.record_opened, "https://gone.example.com/", 0.0)
-    shown = await portal.applications(authorize, request(), [], SESSION)
-    assert [each.title for each in shown.recent] == ["A7", "A6", "A5", "A4", "A3", "A2"]
-    assert len(shown.recent) == MAX_RECENT_LISTED
-    assert shown.find(shown.all[0].id) is shown.all[0]
-    assert shown.find("0" * 16) is None
+    displayed = await portal.applications(authorize, request(), [], SESSION)
+    assert [each.title for each in displayed.recent] == ["A7", "A6", "A5", "A4", "A3", "A2"]
+    assert len(displayed.recent) == MAX_RECENT_LISTED
+    assert displayed.find(displayed.all[0].id) is displayed.all[0]
+    assert displayed.find("0" * 16) is None
 
 
 async def test_tile_markup(tmp_path: Path, broker: MemoryStore) -> None:
     portal = Portal(make_options(tmp_path), broker)
     authorize: Authorizer = Opened(a="<b>Wiki</b> & more")  # type: ignore[assignment]
-    shown = await portal.applications(authorize, request(), [], SESSION)
-    ((_, (tile,)),) = (await portal.page(shown)).sections
+    displayed = await portal.applications(authorize, request(), [], SESSION)
+    ((_, (tile,)),) = (await portal.page(displayed)).sections
     assert "&lt;b&gt;Wiki&lt;/b&gt; &amp; more" in tile
     assert '<a href="https://a.example.com/">' in tile
     assert len(tile) < 500

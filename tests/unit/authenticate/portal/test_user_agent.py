@@ -8,7 +8,7 @@ MOZILLA = "Mozilla/5.0"
 
 
 @pytest.mark.parametrize(
-    ("user_agent", "words"),
+    ("user_agent", "text"),
     [
         (f"{MOZILLA} (Windows NT 10.0; Win64; x64; rv:140.0) Gecko/20100101 Firefox/140.0", "Firefox on Windows"),
         (f"{MOZILLA} (Windows NT 10.0) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0 Safari/537.36 Edg/140.0", "Edge on Windows"),
@@ -26,5 +26,5 @@ MOZILLA = "Mozilla/5.0"
         ("<script>alert(1)</script>", UNKNOWN),
     ],
 )
-def test_describes_user_agents(user_agent: str, words: str) -> None:
-    assert describe_user_agent(user_agent) == words
+def test_describes_user_agents(user_agent: str, text: str) -> None:
+    assert describe_user_agent(user_agent) == text

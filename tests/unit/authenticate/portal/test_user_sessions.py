@@ -28,7 +28,7 @@ def sessions(tmp_path: Path, broker: MemoryStore) -> SessionService:
 
 
 async def made(broker: MemoryStore, sessions: SessionService, id: str, **facts: Any) -> SessionRecord:
-    said = {
+    claims = {
         "user_id": "oidc/1",
         "subject": "1",
         "provider": "oidc",
@@ -36,7 +36,7 @@ async def made(broker: MemoryStore, sessions: SessionService, id: str, **facts: 
         "expires_at": 5_000.0,
         "issuer": MINIMAL["idp_provider_url"],
     }
-    session = SessionRecord(id=id, **{**said, **facts})
+    session = SessionRecord(id=id, **{**claims, **facts})
     await sessions.index.add(session)
     await broker.put(SESSION, id, session.to_data(), expires=session.expires_at)
     return session
@@ -80,12 +80,12 @@ async def test_list_is_limited(broker: MemoryStore, sessions: SessionService, mo
 
 async def test_same_id_at_another_issuer_is_another_user(tmp_path: Path, broker: MemoryStore) -> None:
     sessions = SessionService(make_options(tmp_path, idp_provider="azure", idp_provider_url=None), broker)
-    ours, theirs = (
+    own, foreign = (
         f"https://login.microsoftonline.com/{digit * 8}-{digit * 4}-{digit * 4}-{digit * 4}-{digit * 12}/v2.0" for digit in "12"
     )
     azure = {"provider": "azure", "user_id": "azure/1"}
-    this = await made(broker, sessions, "this", issuer=ours, **azure)
-    await made(broker, sessions, "mine", issuer=ours, **azure)
-    await made(broker, sessions, "theirs", issuer=theirs, **azure)
+    this = await made(broker, sessions, "this", issuer=own, **azure)
+    await made(broker, sessions, "mine", issuer=own, **azure)
+    await made(broker, sessions, "theirs", issuer=foreign, **azure)
     assert [each.id for each in await other_sessions(sessions, this, NOW)] == ["mine"]
     assert await sessions.get_for_same_user(this, "theirs", NOW) is None

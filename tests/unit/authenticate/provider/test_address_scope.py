@@ -133,7 +133,7 @@ def test_an_endpoint_is_as_far_inside_as_the_provider_itself(home_is_at: str, en
 
 
 @pytest.mark.parametrize("url", ["https://10.0.0.9/x", "https://idp.partner.example:8443/x", "https://other.example/"])
-def test_only_the_configured_origin_says_where_the_provider_is(url: str) -> None:
+def test_only_configured_origin_determines_provider_endpoints(url: str) -> None:
     scope = AddressScope(FAR)
     scope.learn_from(_HomeAnswer(url, "10.0.0.9"))  # type: ignore[arg-type]
     with pytest.raises(AddressRefused):

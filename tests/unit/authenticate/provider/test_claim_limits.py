@@ -80,7 +80,7 @@ async def test_a_sign_in_with_more_is_a_page_and_stores_nothing(site: Site, way:
     assert await site.broker.page(USER, "", 1) == []
 
 
-async def test_a_session_whose_claims_grow_ends_at_the_refresh(site: Site) -> None:
+async def test_session_with_growing_claims_ends_at_refresh(site: Site) -> None:
     """Otherwise a user who can make them grow would keep their earlier groups."""
     await site.browser().sign_in()
     (record,) = await site.sessions()

@@ -23,11 +23,11 @@ def answered(error: str, description: str, status: int) -> ProviderResponse:
         ("invalid_grant", "Code not valid", 401),
     ],
 )
-def test_other_refusals_of_a_code_say_nothing_of_the_client(error: str, description: str, status: int) -> None:
+def test_other_code_errors_do_not_blame_the_client(error: str, description: str, status: int) -> None:
     assert client_refusal(answered(error, description, status), URI) is None
 
 
-def test_a_pushed_request_that_is_not_authenticated_has_the_wrong_credentials() -> None:
+def test_unauthenticated_pushed_request_has_invalid_credentials() -> None:
     answer = answered("invalid_request", "Authentication failed.", 401)
     refusal = client_refusal(answer, URI, is_pushed=True)
     assert refusal is not None

@@ -28,7 +28,7 @@ def session(provider: str, issuer: str) -> SessionRecord:
     return SessionRecord("s1", f"{provider}/1", "1", provider, 1000.0, 2000.0, issuer=issuer)
 
 
-async def test_a_client_is_made_when_somebody_needs_it(clients: ProviderClients) -> None:
+async def test_client_is_created_on_first_use(clients: ProviderClients) -> None:
     assert clients.active == ()
     corp = clients.get("corp")
     assert corp is not None
@@ -39,8 +39,8 @@ async def test_a_client_is_made_when_somebody_needs_it(clients: ProviderClients)
 
 
 async def test_each_client_is_registered_by_itself(clients: ProviderClients) -> None:
-    told = {client.provider.id: (client.client_id, client.provider.client_secret.reveal()) for client in clients.all()}
-    assert told == {id: (f"gate-at-{id}", f"secret-of-{id}") for id in ("corp", "partner", "all")}
+    credentials = {client.provider.id: (client.client_id, client.provider.client_secret.reveal()) for client in clients.all()}
+    assert credentials == {id: (f"gate-at-{id}", f"secret-of-{id}") for id in ("corp", "partner", "all")}
     await clients.close()
 
 
@@ -64,7 +64,7 @@ async def test_an_issuer_is_of_one_provider(clients: ProviderClients, issuer: st
 async def test_a_session_is_of_the_provider_that_vouched_for_it_or_of_none(clients: ProviderClients) -> None:
     assert clients.for_session(session("corp", CORP)) is clients.get("corp")
     assert clients.for_session(session("all", f"{MICROSOFT}/{TENANT}/v2.0")) is clients.get("all")
-    for said in (session("corp", PARTNER), session("partner", CORP), session("gone", CORP), session("oidc", CORP), session("corp", "")):
+    for recorded in (session("corp", PARTNER), session("partner", CORP), session("gone", CORP), session("oidc", CORP), session("corp", "")):
         with pytest.raises(SubjectMismatch, match="no longer configured"):
-            clients.for_session(said)
+            clients.for_session(recorded)
     await clients.close()

@@ -12,7 +12,7 @@ from foundation.errors import BadRequest
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "names"),
+    ("own", "overridden", "names"),
     [
         (
             GateBackend,
@@ -23,10 +23,10 @@ from foundation.errors import BadRequest
         (GateCallbackView, OIDCAuthenticationCallbackView, ["get", "get_settings"]),
     ],
 )
-def test_each_step_with_a_check_missing_is_overridden(ours: type, theirs: type, names: list[str]) -> None:
+def test_each_step_with_a_check_missing_is_overridden(own: type, overridden: type, names: list[str]) -> None:
     for name in names:
-        assert hasattr(theirs, name), f"the library has no {name} any more"
-        assert inspect.getattr_static(ours, name) is not inspect.getattr_static(theirs, name)
+        assert hasattr(overridden, name), f"the library has no {name} any more"
+        assert inspect.getattr_static(own, name) is not inspect.getattr_static(overridden, name)
 
 
 def test_the_code_challenge_is_that_of_rfc_7636_appendix_b() -> None:
@@ -47,7 +47,7 @@ def test_the_issuer_of_an_answer_is_compared_character_by_character() -> None:
             check_response_issuer({"iss": other}, "https://idp.example")
 
 
-async def test_request_parameters_are_added_and_never_replace_ours(tmp_path, site) -> None:
+async def test_request_parameters_are_added_and_never_override_required_ones(tmp_path, site) -> None:
     from urllib.parse import parse_qs, urlsplit
 
     from tests.support.authenticate_site import Site

@@ -30,7 +30,7 @@ def test_a_tenant_is_a_guid(tid: Any) -> None:
     assert not matches_issuer(SHARED, SHARED.replace("{tenantid}", str(tid)))
 
 
-def test_a_shared_issuer_is_nobody_elses() -> None:
+def test_shared_issuer_belongs_to_no_single_tenant() -> None:
     for other in (SHARED, f"https://evil.example/{TENANT}/v2.0", OF_TENANT + "/", "https://login.example//v2.0", ""):
         assert not matches_issuer(SHARED, other)
 

@@ -17,7 +17,7 @@ def par(site: Site) -> Site:
     return site
 
 
-async def test_the_browser_carries_the_name_of_the_request_and_nothing_else(par: Site) -> None:
+async def test_browser_receives_only_the_request_uri(par: Site) -> None:
     url = urlsplit(await par.browser().to_provider())
     assert parse_qs(url.query) == {"client_id": ["gate"], "request_uri": [URI]}
     (request,) = [request for request in par.idp.requests if request.path == "/par"]
@@ -46,10 +46,10 @@ async def test_a_request_that_can_not_be_pushed_goes_nowhere(par: Site, answer: 
     response = await par.browser().get(par.sign_in_url())
     assert (response.status, response.headers.get("location"), response.headers["retry-after"]) == (503, None, "30")
     assert "unauthorized_client" not in response.text
-    told = capsys.readouterr().out
-    assert "pushed authorization request" in told or "JSON object" in told
+    output = capsys.readouterr().out
+    assert "pushed authorization request" in output or "JSON object" in output
     if b"unauthorized_client" in answer.body:
-        assert "unauthorized_client (no PAR for this client)" in told
+        assert "unauthorized_client (no PAR for this client)" in output
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,7 @@ async def test_a_request_that_can_not_be_pushed_goes_nowhere(par: Site, answer: 
         ("Invalid parameter: redirect_uri", 400, "https://auth.example.com"),
     ],
 )
-async def test_the_log_says_what_is_likely_wrong(
-    par: Site, description: str, status: int, advice: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_log_suggests_likely_cause(par: Site, description: str, status: int, advice: str, capsys: pytest.CaptureFixture[str]) -> None:
     par.idp.bend.answers["/par"] = Answer.json({"error": "invalid_request", "error_description": description}, status)
     assert (await par.browser().get(par.sign_in_url())).status == 503
     logged = capsys.readouterr().out
@@ -69,7 +67,7 @@ async def test_the_log_says_what_is_likely_wrong(
     assert advice in logged
 
 
-async def test_a_provider_that_wants_pushed_requests_says_where(site: Site) -> None:
+async def test_provider_requiring_pushed_requests_declares_endpoint(site: Site) -> None:
     site.idp.bend.discovery = {"require_pushed_authorization_requests": True}
     assert (await site.browser().get(site.sign_in_url())).status == 503
 

@@ -94,10 +94,10 @@ async def test_what_the_provider_repeats_of_our_secrets_is_blanked_out(
     discovery = await client.discovery()
     for secret in (*SENT.values(), SECRET):
         # Also where the line is cut off in the middle of it.
-        for before, told in (("", "(<***> is bad)"), ("x" * 294, f"({'x' * 294}<**...)")):
-            words = f"{before}<{written(secret)}> is bad"
-            idp.bend.answers["/token"] = Answer.json({"error": "invalid_request", "error_description": words}, 400)
-            assert error_text(await client.post_as_client(f"{idp.issuer}/token", SENT, discovery)) == f"invalid_request {told}"
+        for before, redacted in (("", "(<***> is bad)"), ("x" * 294, f"({'x' * 294}<**...)")):
+            description = f"{before}<{written(secret)}> is bad"
+            idp.bend.answers["/token"] = Answer.json({"error": "invalid_request", "error_description": description}, 400)
+            assert error_text(await client.post_as_client(f"{idp.issuer}/token", SENT, discovery)) == f"invalid_request {redacted}"
 
 
 async def test_what_is_no_secret_stays_readable(client: ProviderClient, idp: FakeIdP) -> None:
@@ -117,12 +117,12 @@ async def test_a_secret_in_the_place_of_the_code_of_an_error_is_blanked_out(clie
 @pytest.mark.parametrize("path", ["/userinfo", "/revoke", "/par"])
 async def test_no_question_leaves_its_secrets_in_the_trouble_that_it_ends_in(client: ProviderClient, idp: FakeIdP, path: str) -> None:
     idp.bend.discovery = {"pushed_authorization_request_endpoint": f"{idp.issuer}/par"}
-    words = f"access-token-1 and some-state and {SECRET}"
-    idp.bend.answers[path] = Answer.json({"error": "temporarily_unavailable", "error_description": words}, 400)
+    description = f"access-token-1 and some-state and {SECRET}"
+    idp.bend.answers[path] = Answer.json({"error": "temporarily_unavailable", "error_description": description}, 400)
     discovery = await client.discovery()
     with capture_logs() as logs:
         await client.revoke(replace(SESSION, access_token="access-token-1"))
-    told = str(logs)
+    logged = str(logs)
     for question in (
         client.provider.userinfo(client, discovery, "access-token-1"),
         push_params(client, discovery, {"state": "some-state"}),
@@ -130,11 +130,11 @@ async def test_no_question_leaves_its_secrets_in_the_trouble_that_it_ends_in(cli
         try:
             await question
         except ProviderError as error:
-            told += str(error)
-    assert "temporarily_unavailable" in told
-    assert "***" in told
-    asked = {"/userinfo": ("access-token-1",), "/revoke": ("access-token-1", SECRET), "/par": ("some-state", SECRET)}[path]
-    assert not any(secret in told for secret in asked)
+            logged += str(error)
+    assert "temporarily_unavailable" in logged
+    assert "***" in logged
+    secrets = {"/userinfo": ("access-token-1",), "/revoke": ("access-token-1", SECRET), "/par": ("some-state", SECRET)}[path]
+    assert not any(secret in logged for secret in secrets)
 
 
 async def test_a_provider_without_the_endpoint_is_one_line_in_the_log(client: ProviderClient, idp: FakeIdP) -> None:
@@ -144,7 +144,7 @@ async def test_a_provider_without_the_endpoint_is_one_line_in_the_log(client: Pr
     assert [(line["event"], line["log_level"]) for line in logs] == [("token revocation skipped", "info")]
 
 
-async def test_nobody_waits_for_a_provider_that_says_nothing(client: ProviderClient, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unresponsive_provider_blocks_no_sign_in(client: ProviderClient, monkeypatch: pytest.MonkeyPatch) -> None:
     speaks = ProviderClient.discovery
 
     async def silent(client: ProviderClient) -> DiscoveryDocument:

@@ -50,7 +50,7 @@ async def test_a_body_of_more_than_a_mebibyte_is_refused(http: ProviderHttp, idp
         await http.get(f"{idp.issuer}/jwks")
 
 
-async def test_compression_is_neither_asked_for_nor_undone(http: ProviderHttp, idp: FakeIdP) -> None:
+async def test_compression_is_neither_requested_nor_decoded(http: ProviderHttp, idp: FakeIdP) -> None:
     idp.bend.answers["/jwks"] = Answer(body=b"not gzip", headers={"Content-Encoding": "gzip"})
     assert (await http.get(f"{idp.issuer}/jwks")).body == b"not gzip"
     assert idp.requests[-1].headers["accept-encoding"] == "identity"
@@ -82,10 +82,10 @@ async def test_an_answer_that_drips_in_ends_in_time(impatient: ProviderHttp) -> 
 
 
 async def test_errors_name_the_host_and_no_more_of_the_url(http: ProviderHttp) -> None:
-    nobody = f"127.0.0.1:{free_port()}"
+    closed_address = f"127.0.0.1:{free_port()}"
     with pytest.raises(ProviderError) as caught:
-        await http.get(f"http://{nobody}/path?code=secret")
-    assert nobody in str(caught.value)
+        await http.get(f"http://{closed_address}/path?code=secret")
+    assert closed_address in str(caught.value)
     assert "secret" not in str(caught.value)
     assert "path" not in str(caught.value)
 
@@ -120,11 +120,11 @@ async def test_tls_is_verified_against_the_system_and_certificate_authority(tmp_
         )
         assert (await trusting.get(f"https://localhost:{port}/")).json() == {}
         # A name that differs from the certificate's, and an authority that is not configured.
-        for http, host, words in (
+        for http, host, text in (
             (trusting, "127.0.0.1", "for another name"),
             (strict, "localhost", "untrusted certificate .*CA"),
         ):
-            with pytest.raises(ProviderError, match=words):
+            with pytest.raises(ProviderError, match=text):
                 await http.get(f"https://{host}:{port}/")
         await trusting.close()
         await strict.close()

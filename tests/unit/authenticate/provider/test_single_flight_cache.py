@@ -34,14 +34,14 @@ def clock() -> Clock:
     return Clock()
 
 
-async def test_who_asks_at_the_same_time_gets_the_same_fetch(source: Source, clock: Clock) -> None:
+async def test_concurrent_requests_share_one_fetch(source: Source, clock: Clock) -> None:
     remembered = SingleFlightCache(source.fetch, lifetime=100, clock=clock)
     assert await asyncio.gather(*(remembered.get() for _ in range(20))) == [1] * 20
     clock.ahead = 101
     assert await remembered.get() == 2
 
 
-async def test_who_waits_for_a_failure_shares_it(source: Source, clock: Clock) -> None:
+async def test_waiters_share_a_failure(source: Source, clock: Clock) -> None:
     source.is_broken = True
     remembered = SingleFlightCache(source.fetch, lifetime=100, clock=clock)
     answers = await asyncio.gather(*(remembered.get() for _ in range(20)), return_exceptions=True)
@@ -63,7 +63,7 @@ async def test_a_renewal_that_fails_leaves_the_old_value(source: Source, clock: 
         await remembered.get()
 
 
-async def test_an_old_value_is_given_at_once_while_a_newer_one_is_fetched(source: Source, clock: Clock) -> None:
+async def test_stale_value_is_returned_while_a_newer_one_is_fetched(source: Source, clock: Clock) -> None:
     remembered = SingleFlightCache(source.fetch, lifetime=100, stale=50, clock=clock)
     await remembered.get()
     clock.ahead = 101

@@ -19,7 +19,7 @@ def group(*members: str, name: str = "Sales") -> Record:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "text"),
     [
         (None, user(), "created the user"),
         (None, user(active=False), "created the user, deactivated"),
@@ -37,8 +37,8 @@ def group(*members: str, name: str = "Sales") -> Record:
         (None, None, ""),
     ],
 )
-def test_what_a_change_came_to(before: Record | None, after: Record | None, said: str) -> None:
-    assert action(before, after) == said
+def test_what_a_change_came_to(before: Record | None, after: Record | None, text: str) -> None:
+    assert action(before, after) == text
 
 
 def test_objects_are_named_as_in_the_admin() -> None:

@@ -43,8 +43,8 @@ class World:
 
     async def groups(self, issuer: str) -> tuple[str, ...] | None:
         """None for users without directory records."""
-        person = directory_user_for_session(session(issuer), await self.broker.get(DIRECTORY_USER, "oidc/ann"))
-        return person.group_ids if person is not None else None
+        directory_user = directory_user_for_session(session(issuer), await self.broker.get(DIRECTORY_USER, "oidc/ann"))
+        return directory_user.group_ids if directory_user is not None else None
 
     async def both(self) -> tuple[Any, Any]:
         return await self.groups(FIRST), await self.groups(SECOND)

@@ -40,7 +40,7 @@ def directory(make: Make) -> ScimDirectory:
     return make()
 
 
-def person(name: str = "ann", **more: Any) -> dict[str, Any]:
+def scim_user(name: str = "ann", **more: Any) -> dict[str, Any]:
     return {"userName": f"{name}@example.com", "externalId": f"id-of-{name}", **more}
 
 
@@ -63,7 +63,7 @@ async def signed_in(broker: MemoryStore, name: str, id: str) -> None:
 
 
 async def with_group(directory: ScimDirectory, **more: Any) -> tuple[Record, Record]:
-    user = (await directory.users.create(person())).after
+    user = (await directory.users.create(scim_user())).after
     sales = {"displayName": "Sales", "externalId": "g-1", "members": [{"value": user.id}], **more}
     return user, (await directory.groups.create(sales)).after
 
@@ -83,7 +83,7 @@ async def test_writes_directory_records(directory: ScimDirectory, broker: Memory
 
 async def test_deactivation_removes_groups_and_ends_sessions(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, _ = await with_group(directory)
-    await directory.users.create(person("bob"))
+    await directory.users.create(scim_user("bob"))
     for id, name in (("1", "ann"), ("2", "ann"), ("3", "bob")):
         await signed_in(broker, name, id)
     await directory.users.patch(user.id, deactivation())
@@ -123,7 +123,7 @@ async def test_reactivated_user_has_current_groups(directory: ScimDirectory, bro
 
 async def test_members_come_and_go(directory: ScimDirectory, broker: MemoryStore) -> None:
     _, group = await with_group(directory)
-    bob = (await directory.users.create(person("bob"))).after
+    bob = (await directory.users.create(scim_user("bob"))).after
     await directory.groups.replace(group.id, {"displayName": "Sales", "externalId": "g-1", "members": [{"value": bob.id}]})
     ann_known, bob_known = await known(broker), await known(broker, "bob")
     assert ann_known is not None
@@ -166,7 +166,7 @@ async def test_deleted_user_stays_deactivated_until_created_again(directory: Sci
     await directory.users.delete(user.id)
     await directory.repair()  # at a restart
     assert await deactivate(directory, "ann")
-    await directory.users.create(person())
+    await directory.users.create(scim_user())
     assert not await deactivate(directory, "ann")
     assert await known(broker) == DirectoryUser("oidc/id-of-ann", "ann@example.com", "ann@example.com", issuer=ISSUER)
 
@@ -174,17 +174,17 @@ async def test_deleted_user_stays_deactivated_until_created_again(directory: Sci
 async def test_another_provider_id_is_another_user(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, _ = await with_group(directory)
     await signed_in(broker, "ann", "1")
-    await directory.users.replace(user.id, {**person(), "externalId": "id-of-new"})
+    await directory.users.replace(user.id, {**scim_user(), "externalId": "id-of-new"})
     assert await known(broker) is None
     found = await known(broker, "new")
     assert found is not None
     assert found.group_ids == ("g-1",)
     assert await broker.page(SESSION, "", 10) == []
-    await directory.users.create(person("other", externalId="id-of-ann"))  # the old one is free again
+    await directory.users.create(scim_user("other", externalId="id-of-ann"))  # the old one is free again
 
 
 @pytest.mark.parametrize(
-    ("was_active", "said", "is_shut_out"),
+    ("was_active", "attributes", "is_shut_out"),
     [
         (True, {}, False),
         (True, {"active": True}, False),
@@ -197,30 +197,30 @@ async def test_another_provider_id_is_another_user(directory: ScimDirectory, bro
 )
 @pytest.mark.parametrize("is_patched", [False, True])
 async def test_rename_does_not_reactivate(
-    directory: ScimDirectory, broker: MemoryStore, was_active: bool, said: dict[str, Any], is_shut_out: bool, is_patched: bool
+    directory: ScimDirectory, broker: MemoryStore, was_active: bool, attributes: dict[str, Any], is_shut_out: bool, is_patched: bool
 ) -> None:
     user, _ = await with_group(directory)
     await signed_in(broker, "ann", "1")
     if not was_active:
         await directory.users.patch(user.id, deactivation())
     if is_patched:
-        await directory.users.patch(user.id, {"Operations": [{"op": "replace", "value": {"externalId": "id-of-new", **said}}]})
+        await directory.users.patch(user.id, {"Operations": [{"op": "replace", "value": {"externalId": "id-of-new", **attributes}}]})
     else:
-        await directory.users.replace(user.id, {**person(), "externalId": "id-of-new", **said})
+        await directory.users.replace(user.id, {**scim_user(), "externalId": "id-of-new", **attributes})
     for _ in range(2):
         assert await deactivate(directory, "ann") is is_shut_out
         assert await known(broker) == (DirectoryUser("oidc/id-of-ann", is_deactivated=True, issuer=ISSUER) if is_shut_out else None)
         assert await broker.page(SESSION, "", 10) == []
         await directory.repair()  # at a restart
-    await directory.users.create(person("other", externalId="id-of-ann"))  # a new user has that id
+    await directory.users.create(scim_user("other", externalId="id-of-ann"))  # a new user has that id
     assert not await deactivate(directory, "ann")
 
 
 @pytest.mark.parametrize("more", [{"userName": "ANN@example.com", "externalId": "x"}, {"userName": "x", "externalId": "id-of-ann"}])
 async def test_refuses_duplicate_users(directory: ScimDirectory, more: dict[str, Any]) -> None:
-    await directory.users.create(person())
+    await directory.users.create(scim_user())
     with pytest.raises(ScimError) as refused:
-        await directory.users.create(person("bob", **more))
+        await directory.users.create(scim_user("bob", **more))
     assert (refused.value.status, refused.value.kind) == (409, "uniqueness")
 
 
@@ -329,8 +329,8 @@ async def test_unknown_members_are_ignored(directory: ScimDirectory) -> None:
 
 
 async def test_refuses_concurrent_change(directory: ScimDirectory) -> None:
-    user = (await directory.users.create(person())).after
-    await directory.users.replace(user.id, person(title="x"), f'W/"{user.version}"')
+    user = (await directory.users.create(scim_user())).after
+    await directory.users.replace(user.id, scim_user(title="x"), f'W/"{user.version}"')
     with pytest.raises(ScimError) as refused:
         await directory.users.patch(user.id, deactivation(), f'W/"{user.version}"')
     assert refused.value.status == 412
@@ -349,7 +349,7 @@ async def test_a_group_that_broke_off_is_completed_by_the_same_request(directory
 
 async def test_repair_removes_foreign_records(directory: ScimDirectory, broker: MemoryStore) -> None:
     await with_group(directory)
-    bob = (await directory.users.create(person("bob", active=False))).after
+    bob = (await directory.users.create(scim_user("bob", active=False))).after
     for name in ("former", "bob"):
         left = DirectoryUser(f"oidc/id-of-{name}", group_ids=("admins",))
         await broker.put(DIRECTORY_USER, left.id, left.to_data())
@@ -365,5 +365,5 @@ async def test_repair_removes_foreign_records(directory: ScimDirectory, broker: 
 async def test_unchanged_users_are_not_written(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, _ = await with_group(directory)
     before = await broker.get(DIRECTORY_USER, "oidc/id-of-ann")
-    await directory.users.replace(user.id, person(title="x"))
+    await directory.users.replace(user.id, scim_user(title="x"))
     assert await broker.get(DIRECTORY_USER, "oidc/id-of-ann") == before

@@ -58,7 +58,7 @@ def test_omits_excluded_attributes(excluded: Any, differs: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize(
-    ("said", "start", "count"),
+    ("parameters", "start", "count"),
     [
         ({}, 1, 100),
         ({"startIndex": "", "count": None}, 1, 100),
@@ -67,19 +67,19 @@ def test_omits_excluded_attributes(excluded: Any, differs: dict[str, Any]) -> No
         ({"count": 10_000}, 1, MAX_RESULTS),
     ],
 )
-def test_a_page_has_bounds(said: dict[str, Any], start: int, count: int) -> None:
-    query = ScimQuery.parse(said)
+def test_a_page_has_bounds(parameters: dict[str, Any], start: int, count: int) -> None:
+    query = ScimQuery.parse(parameters)
     assert (query.start, query.count) == (start, count)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "parameters",
     [
         {"count": "x"}, {"count": True}, {"count": 1.5}, {"count": [1]}, {"startIndex": "1" * 11}, {"filter": 5}, {"filter": "x"},
         {"attributes": 5}, {"attributes": [5]}, {"excludedAttributes": {"a": 1}},
     ],
 )  # fmt: skip
-def test_what_can_not_be_read_is_refused(said: dict[str, Any]) -> None:
+def test_what_can_not_be_read_is_refused(parameters: dict[str, Any]) -> None:
     with pytest.raises(ScimError) as refused:
-        ScimQuery.parse(said)
+        ScimQuery.parse(parameters)
     assert refused.value.status == 400

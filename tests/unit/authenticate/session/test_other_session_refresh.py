@@ -28,19 +28,19 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def signed_in(site: Site, *people: str) -> list[str]:
     """Sign each user in with a separate browser, and return their sessions at the provider."""
-    for person in people:
-        await site.browser().sign_in(person)
+    for username in people:
+        await site.browser().sign_in(username)
     return await sids(site)
 
 
-async def sids(site: Site, person: str = "alice") -> list[str]:
+async def sids(site: Site, username: str = "alice") -> list[str]:
     records = sorted(await site.sessions(), key=lambda record: record.data["issued_at"])
-    return [record.data["claims"]["sid"] for record in records if record.data["subject"] == person]
+    return [record.data["claims"]["sid"] for record in records if record.data["subject"] == username]
 
 
-async def until_signed_out(site: Site, person: str = "alice") -> None:
+async def until_signed_out(site: Site, username: str = "alice") -> None:
     async with asyncio.timeout(20):
-        while await sids(site, person):
+        while await sids(site, username):
             await asyncio.sleep(0.01)
 
 
@@ -89,7 +89,7 @@ async def test_those_that_go_on_there_go_on(site: Site, idp: FakeKeycloak) -> No
     assert await sids(site) == others
 
 
-async def test_a_provider_that_ends_the_others_later_is_asked_again(site: Site, idp: FakeKeycloak, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_provider_that_ends_other_tokens_later_is_retried(site: Site, idp: FakeKeycloak, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(other_session_refresh, "DELAYS", (0.0, 0.5))
     first, other = await signed_in(site, "alice", "alice")
     idp.end_session(first)
@@ -99,7 +99,7 @@ async def test_a_provider_that_ends_the_others_later_is_asked_again(site: Site, 
     await until_signed_out(site)
 
 
-async def test_a_second_sign_out_reaches_sessions_that_began_after_the_first(
+async def test_second_sign_out_reaches_sessions_started_after_the_first(
     site: Site, idp: FakeKeycloak, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(other_session_refresh, "DELAYS", (0.1, 0.1))

@@ -44,7 +44,7 @@ async def test_a_subject_ends_all_its_sessions(site: Site) -> None:
     assert await people(site) == [("bob", SID)]
 
 
-async def test_a_sid_of_another_person_ends_nothing(site: Site) -> None:
+async def test_sid_of_another_user_ends_nothing(site: Site) -> None:
     await signed_in(site)
     assert await site.service.provider_logout.back_channel(site.idp.logout_token(sid=SID, sub="bob")) == 0
     assert len(await site.sessions()) == 1
@@ -113,7 +113,7 @@ async def test_whichever_comes_first_no_session_is_left(site: Site) -> None:
         assert await site.sessions() == []
 
 
-async def test_create_says_so_itself(site: Site) -> None:
+async def test_create_is_explicit(site: Site) -> None:
     await signed_in(site)
     (record,) = await site.sessions()
     await site.service.provider_logout.back_channel(site.idp.logout_token(sub="alice", iat=int(site.clock()) + 30))

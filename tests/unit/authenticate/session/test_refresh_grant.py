@@ -10,10 +10,10 @@ from authenticate.provider.tokens.token_response import InvalidGrant
 from authenticate.session.refresh_grant import exchange_refresh_token, reload_claims, was_revoked
 from foundation.errors import ProviderError
 from tests.support.fake_idp import ABSENT, OTHER_RSA_KEY, PEOPLE, signed
-from tests.support.renewals import Renewals
+from tests.support.session_refresh import RefreshEnvironment
 
 
-async def test_new_tokens_replace_the_old(one: Renewals) -> None:
+async def test_new_tokens_replace_the_old(one: RefreshEnvironment) -> None:
     session = await one.signed_in()
     one.clock.ahead = 3550
     renewed = await exchange_refresh_token(one.client, session, one.clock())
@@ -24,7 +24,7 @@ async def test_new_tokens_replace_the_old(one: Renewals) -> None:
     assert "secret" not in repr(replace(renewed, unverified_id_token="secret"))
 
 
-async def test_a_refresh_token_that_is_not_replaced_is_kept(one: Renewals) -> None:
+async def test_refresh_token_that_is_not_replaced_is_retained(one: RefreshEnvironment) -> None:
     session = await one.signed_in()
     one.idp.bend.tokens = {"refresh_token": ABSENT, "id_token": ABSENT}
     renewed = await exchange_refresh_token(one.client, session, 1.0)
@@ -32,13 +32,13 @@ async def test_a_refresh_token_that_is_not_replaced_is_kept(one: Renewals) -> No
     assert (await reload_claims(one.client, renewed, 1.0))[0].id_token == session.id_token
 
 
-async def test_a_refused_grant_is_told_from_trouble(one: Renewals) -> None:
+async def test_refused_grant_is_distinguished_from_outage(one: RefreshEnvironment) -> None:
     session = await one.signed_in()
     with pytest.raises(InvalidGrant):
         await exchange_refresh_token(one.client, replace(session, refresh_token="unknown"), 1.0)
 
 
-async def test_claims_that_the_provider_dropped_are_gone(one: Renewals) -> None:
+async def test_claims_that_the_provider_dropped_are_gone(one: RefreshEnvironment) -> None:
     one.idp.bend.claims = {"groups": ABSENT}
     session = await one.signed_in()
     assert session.claims["groups"] == ["engineering"]
@@ -48,7 +48,7 @@ async def test_claims_that_the_provider_dropped_are_gone(one: Renewals) -> None:
     assert (user.name, renewed.claims["nonce"]) == ("Alice Brown", "nonce")
 
 
-async def test_a_refreshed_id_token_is_about_the_same_person(one: Renewals) -> None:
+async def test_refreshed_id_token_is_for_the_same_user(one: RefreshEnvironment) -> None:
     session = await one.signed_in()
     for bend in ({"sub": "bob"}, {"nonce": "another"}, {"aud": "another"}, {"iss": "https://evil.example"}):
         one.idp.bend.claims = bend
@@ -58,7 +58,7 @@ async def test_a_refreshed_id_token_is_about_the_same_person(one: Renewals) -> N
         session = await one.signed_in()
 
 
-async def test_a_claim_that_userinfo_told_and_tells_no_more_is_gone_though_the_old_id_token_has_it(one: Renewals) -> None:
+async def test_claim_dropped_by_userinfo_is_removed_though_old_id_token_has_it(one: RefreshEnvironment) -> None:
     session = await one.signed_in()
     assert session.claims["groups"] == ["engineering"]
     one.idp.bend.userinfo = {"groups": ABSENT, "email": ABSENT, "email_verified": ABSENT}
@@ -72,7 +72,7 @@ async def test_a_claim_that_userinfo_told_and_tells_no_more_is_gone_though_the_o
     assert (await reload_claims(one.client, again, one.clock()))[0].claims["groups"] == ["engineering"]
 
 
-async def test_a_claim_that_only_the_id_token_told_stays_until_a_new_one_comes_without_it(one: Renewals) -> None:
+async def test_claim_of_id_token_alone_stays_until_new_id_token_omits_it(one: RefreshEnvironment) -> None:
     one.idp.bend.userinfo = {"groups": ABSENT}
     session = await one.signed_in()
     one.idp.bend.tokens = {"id_token": ABSENT}
@@ -83,13 +83,13 @@ async def test_a_claim_that_only_the_id_token_told_stays_until_a_new_one_comes_w
     assert "groups" not in session.claims
 
 
-async def test_a_provider_without_userinfo_says_nothing_by_its_silence(one: Renewals) -> None:
+async def test_missing_userinfo_removes_no_claims(one: RefreshEnvironment) -> None:
     one.idp.bend.discovery = {"userinfo_endpoint": ABSENT}
     session = await one.signed_in(userinfo_claims=("groups",))
     assert (await reload_claims(one.client, session, 1.0))[0].claims["groups"] == ["engineering"]
 
 
-async def test_a_refreshed_id_token_that_is_not_of_now_is_passed_over(one: Renewals) -> None:
+async def test_a_refreshed_id_token_that_is_not_of_now_is_passed_over(one: RefreshEnvironment) -> None:
     """Some providers send the first one again, and this machine's clock may be wrong: neither concerns the user."""
     session = await one.signed_in()
     for bend in ({"exp": 1}, {"iat": 3_000_000_000}):
@@ -100,7 +100,7 @@ async def test_a_refreshed_id_token_that_is_not_of_now_is_passed_over(one: Renew
         session = renewed
 
 
-async def test_a_refresh_can_not_change_who_it_is(one: Renewals) -> None:
+async def test_refresh_cannot_change_the_user(one: RefreshEnvironment) -> None:
     session = await one.signed_in()
     one.idp.bend.claims = one.idp.bend.userinfo = {"sub": "bob"}
     with pytest.raises(SubjectMismatch, match="refreshed ID token"):
@@ -110,21 +110,21 @@ async def test_a_refresh_can_not_change_who_it_is(one: Renewals) -> None:
         await reload_claims(one.client, replace(await one.signed_in(), user_id="oidc/bob"), 1.0)
 
 
-async def test_a_refreshed_id_token_is_verified_before_it_is_believed(one: Renewals) -> None:
+async def test_a_refreshed_id_token_is_verified_before_it_is_believed(one: RefreshEnvironment) -> None:
     session = await one.signed_in()
     one.idp.bend.token = lambda header, claims: signed(header, claims, OTHER_RSA_KEY, "RS256")
     with pytest.raises(ProviderError):
         await reload_claims(one.client, await exchange_refresh_token(one.client, session, 1.0), 1.0)
 
 
-async def test_userinfo_of_another_person_ends_it(one: Renewals) -> None:
+async def test_userinfo_of_another_user_ends_session(one: RefreshEnvironment) -> None:
     session = await one.signed_in()
     one.idp.bend.userinfo = {"sub": "bob", **PEOPLE["bob"]}
     with pytest.raises(SubjectMismatch):
         await reload_claims(one.client, session, 1.0)
 
 
-async def test_a_token_goes_to_no_other_provider(one: Renewals) -> None:
+async def test_a_token_goes_to_no_other_provider(one: RefreshEnvironment) -> None:
     session = await one.signed_in()
     one.idp.requests.clear()
     with pytest.raises(SubjectMismatch, match="no longer configured"):
@@ -138,7 +138,7 @@ async def test_a_token_goes_to_no_other_provider(one: Renewals) -> None:
     assert one.idp.requests == []
 
 
-async def test_a_refused_access_token_was_withdrawn_only_before_its_time(one: Renewals) -> None:
+async def test_a_refused_access_token_was_withdrawn_only_before_its_time(one: RefreshEnvironment) -> None:
     session = await one.signed_in()
     now = one.clock()
     with pytest.raises(InvalidAccessToken):
@@ -148,7 +148,7 @@ async def test_a_refused_access_token_was_withdrawn_only_before_its_time(one: Re
     assert not was_revoked(one.client, replace(session, access_token_expires_at=None), now)
 
 
-async def test_a_refresh_makes_no_sign_in_stronger_or_newer(one: Renewals) -> None:
+async def test_a_refresh_makes_no_sign_in_stronger_or_newer(one: RefreshEnvironment) -> None:
     one.idp.bend.claims = {"acr": "pwd", "auth_time": 1000, "sid": "s1"}
     session = await one.signed_in()
     assert {name: session.claims.get(name) for name in ("acr", "auth_time", "sid")} == {"acr": "pwd", "auth_time": 1000, "sid": "s1"}

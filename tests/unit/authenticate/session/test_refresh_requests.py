@@ -8,19 +8,19 @@ import pytest
 from authenticate.session.refresh_requests import RefreshRequests
 from databroker.records import TOKEN_REFRESH_REQUEST
 from tests.support.fake_idp import Answer
-from tests.support.renewals import Renewals
+from tests.support.session_refresh import RefreshEnvironment
 
 
-async def wish(renewals: Renewals, wanted: RefreshRequests, id: str = "session", **data: Any) -> None:
+async def wish(renewals: RefreshEnvironment, wanted: RefreshRequests, id: str = "session", **data: Any) -> None:
     wanted.handle(await renewals.broker.put(TOKEN_REFRESH_REQUEST, id, data))
 
 
-async def fulfilled(renewals: Renewals, wanted: RefreshRequests) -> None:
+async def fulfilled(renewals: RefreshEnvironment, wanted: RefreshRequests) -> None:
     await asyncio.wait(set(wanted.running.values()))
     assert await renewals.broker.get(TOKEN_REFRESH_REQUEST, "session") is None
 
 
-async def test_tokens_that_are_not_due_are_refreshed_and_later_ones_are_left_alone(one: Renewals) -> None:
+async def test_tokens_that_are_not_due_are_refreshed_and_later_ones_are_left_alone(one: RefreshEnvironment) -> None:
     await one.signed_in()
     wanted = RefreshRequests(one.refresh, one.broker)
     for _ in range(2):  # the second is equal, and too late
@@ -29,7 +29,7 @@ async def test_tokens_that_are_not_due_are_refreshed_and_later_ones_are_left_alo
     assert (one.idp.refreshed, one.idp.reused) == (1, 0)
 
 
-async def test_a_wish_waits_for_a_refresh_that_is_under_way(one: Renewals) -> None:
+async def test_a_wish_waits_for_a_refresh_that_is_under_way(one: RefreshEnvironment) -> None:
     await one.signed_in()
     wanted = RefreshRequests(one.refresh, one.broker)
     lease = await one.broker.acquire("session refresh/session", 60.0)
@@ -42,7 +42,7 @@ async def test_a_wish_waits_for_a_refresh_that_is_under_way(one: Renewals) -> No
 
 
 @pytest.mark.parametrize(("provider", "is_held_up"), [("oidc", True), ("partner", False)])
-async def test_a_slow_provider_holds_up_its_own_refreshes_alone(one: Renewals, provider: str, is_held_up: bool) -> None:
+async def test_a_slow_provider_holds_up_its_own_refreshes_alone(one: RefreshEnvironment, provider: str, is_held_up: bool) -> None:
     await one.signed_in("bob", "slow", provider=provider)
     await one.signed_in()
     wanted = RefreshRequests(one.refresh, one.broker, concurrency=1)
@@ -57,7 +57,7 @@ async def test_a_slow_provider_holds_up_its_own_refreshes_alone(one: Renewals, p
     assert wanted.running == {}
 
 
-async def test_a_wish_that_can_not_be_fulfilled_is_gone_and_the_session_goes_on(one: Renewals) -> None:
+async def test_a_wish_that_can_not_be_fulfilled_is_gone_and_the_session_goes_on(one: RefreshEnvironment) -> None:
     await one.signed_in()
     one.idp.bend.answers["/token"] = Answer(500)
     wanted = RefreshRequests(one.refresh, one.broker)
@@ -66,14 +66,14 @@ async def test_a_wish_that_can_not_be_fulfilled_is_gone_and_the_session_goes_on(
     assert await one.session() is not None
 
 
-async def test_a_malformed_wish_and_one_for_nobody_are_gone(one: Renewals) -> None:
+async def test_malformed_requests_and_requests_for_unknown_sessions_are_dropped(one: RefreshEnvironment) -> None:
     wanted = RefreshRequests(one.refresh, one.broker)
     for data in ({}, {"tokens_received_at": 0.0}):
         await wish(one, wanted, **data)
         await fulfilled(one, wanted)
 
 
-async def test_a_wish_that_came_before_the_elected_process_is_found(one: Renewals) -> None:
+async def test_a_wish_that_came_before_the_elected_process_is_found(one: RefreshEnvironment) -> None:
     await one.signed_in()
     await one.broker.put(TOKEN_REFRESH_REQUEST, "session", {"tokens_received_at": 0.0})
     await one.worker._load_all()

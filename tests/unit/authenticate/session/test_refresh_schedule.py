@@ -98,7 +98,7 @@ def test_a_hundred_refreshes_of_each_leave_no_heap_behind(schedule: RefreshSched
     assert len(schedule._heap) <= 1201
 
 
-def test_it_says_how_many(schedule: RefreshSchedule) -> None:
+def test_reports_number_of_items(schedule: RefreshSchedule) -> None:
     schedule.on_session(SESSION, 1000.0)
     assert repr(schedule) == "<RefreshSchedule 1 sessions>"
     schedule.clear()

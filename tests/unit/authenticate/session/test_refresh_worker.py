@@ -11,11 +11,11 @@ from databroker.records import SESSION, Record
 from foundation.errors import BrokerError
 from tests.support.eventually import eventually
 from tests.support.fake_idp import Answer
-from tests.support.renewals import Renewals
+from tests.support.session_refresh import RefreshEnvironment
 
 
 @asynccontextmanager
-async def working(process: Renewals) -> AsyncIterator[None]:
+async def working(process: RefreshEnvironment) -> AsyncIterator[None]:
     task = asyncio.create_task(process.worker.run())
     try:
         yield
@@ -24,7 +24,7 @@ async def working(process: Renewals) -> AsyncIterator[None]:
         await asyncio.wait({task})
 
 
-async def test_sessions_are_refreshed_a_minute_before_and_not_earlier(one: Renewals) -> None:
+async def test_sessions_are_refreshed_a_minute_before_and_not_earlier(one: RefreshEnvironment) -> None:
     await one.signed_in(id="before")
     async with working(one):
         await one.signed_in(id="after")
@@ -38,7 +38,7 @@ async def test_sessions_are_refreshed_a_minute_before_and_not_earlier(one: Renew
     assert (one.idp.refreshed, one.idp.reused) == (2, 0)
 
 
-async def test_claims_are_read_at_the_interval(one: Renewals) -> None:
+async def test_claims_are_read_at_the_interval(one: RefreshEnvironment) -> None:
     await one.signed_in()
     one.idp.bend.userinfo = {"name": "Alice Brown"}
     async with working(one):
@@ -48,7 +48,7 @@ async def test_claims_are_read_at_the_interval(one: Renewals) -> None:
     assert one.idp.refreshed == 0
 
 
-async def test_trouble_signs_nobody_out_before_the_token_expires(one: Renewals) -> None:
+async def test_outage_ends_no_session_before_token_expires(one: RefreshEnvironment) -> None:
     await one.signed_in()
     one.idp.bend.answers["/token"] = Answer(500)
     async with working(one):
@@ -64,7 +64,7 @@ async def test_trouble_signs_nobody_out_before_the_token_expires(one: Renewals) 
         assert await one.session() is not None
 
 
-async def test_a_token_that_expired_in_trouble_ends_the_session(one: Renewals) -> None:
+async def test_a_token_that_expired_in_trouble_ends_the_session(one: RefreshEnvironment) -> None:
     await one.signed_in()
     one.idp.bend.answers["/token"] = Answer(500)
     async with working(one):
@@ -79,7 +79,7 @@ async def test_a_token_that_expired_in_trouble_ends_the_session(one: Renewals) -
     [(Answer.json({"error": "invalid_token"}, 401), 120), (Answer(403), 180), (Answer(500), 180)],
     ids=["refused", "forbidden", "in trouble"],
 )
-async def test_a_renewed_grant_alone_vouches_for_nobody(one: Renewals, answer: Answer, not_before: int) -> None:
+async def test_renewed_grant_alone_confirms_no_user(one: RefreshEnvironment, answer: Answer, not_before: int) -> None:
     """Some providers renew a blocked user's tokens, although userinfo refuses them. The first refresh is due after 60 of 120 seconds."""
     one.idp.lifetime = 120
     await one.signed_in()
@@ -95,7 +95,7 @@ async def test_a_renewed_grant_alone_vouches_for_nobody(one: Renewals, answer: A
     assert one.idp.refreshed > 1
 
 
-async def test_after_a_pause_of_ours_the_provider_is_tried_for_a_minute_first(one: Renewals) -> None:
+async def test_after_a_pause_provider_is_retried_for_a_minute_first(one: RefreshEnvironment) -> None:
     await one.signed_in()
     one.clock.ahead = 20_000  # long past the token's expiry
     one.idp.bend.answers["/token"] = Answer(500)
@@ -106,7 +106,7 @@ async def test_after_a_pause_of_ours_the_provider_is_tried_for_a_minute_first(on
         await eventually(lambda: _ended(one))
 
 
-async def test_a_provider_that_ends_the_grant_ends_the_session(one: Renewals) -> None:
+async def test_a_provider_that_ends_the_grant_ends_the_session(one: RefreshEnvironment) -> None:
     await one.signed_in(refresh_token="revoked")
     async with working(one):
         one.clock.ahead = 3545
@@ -114,7 +114,7 @@ async def test_a_provider_that_ends_the_grant_ends_the_session(one: Renewals) ->
     assert len(one.worker._schedule) == 0
 
 
-async def test_what_was_signed_out_is_not_renewed(one: Renewals) -> None:
+async def test_what_was_signed_out_is_not_renewed(one: RefreshEnvironment) -> None:
     await one.signed_in()
     async with working(one):
         await eventually(lambda: len(one.worker._schedule) == 1)
@@ -125,7 +125,7 @@ async def test_what_was_signed_out_is_not_renewed(one: Renewals) -> None:
     assert one.idp.refreshed == 0
 
 
-async def test_two_processes_elect_one(processes: list[Renewals]) -> None:
+async def test_two_processes_elect_one(processes: list[RefreshEnvironment]) -> None:
     for number in range(20):
         await processes[0].signed_in(id=f"s{number}")
     processes[0].clock.ahead = 3545
@@ -138,7 +138,7 @@ async def test_two_processes_elect_one(processes: list[Renewals]) -> None:
     assert (processes[0].idp.refreshed, processes[0].idp.reused) == (20, 0)
 
 
-async def test_an_answer_under_way_is_written_down_at_the_end(one: Renewals) -> None:
+async def test_an_answer_under_way_is_written_down_at_the_end(one: RefreshEnvironment) -> None:
     await one.signed_in()
     one.clock.ahead = 3545
     answer = one.idp.bend.holds["/token"] = asyncio.Event()
@@ -151,7 +151,7 @@ async def test_an_answer_under_way_is_written_down_at_the_end(one: Renewals) -> 
     assert session.tokens_received_at > 0
 
 
-async def test_a_broker_that_stumbles_makes_nobody_forgotten(one: Renewals) -> None:
+async def test_broker_failure_drops_no_session(one: RefreshEnvironment) -> None:
     await one.signed_in()
     get, failures = one.broker.get, iter(range(2))
 
@@ -170,7 +170,7 @@ async def test_a_broker_that_stumbles_makes_nobody_forgotten(one: Renewals) -> N
     assert await one.session() is not None
 
 
-async def test_a_malformed_record_stops_nobody_else(one: Renewals) -> None:
+async def test_malformed_record_does_not_block_others(one: RefreshEnvironment) -> None:
     await one.broker.put(SESSION, "bad", {"what": 1})
     await one.signed_in()
     async with working(one):
@@ -178,14 +178,14 @@ async def test_a_malformed_record_stops_nobody_else(one: Renewals) -> None:
         await eventually(lambda: one.idp.refreshed == 1)
 
 
-async def _in_trouble(one: Renewals) -> bool:
+async def _in_trouble(one: RefreshEnvironment) -> bool:
     return "1 failing" in repr(one.worker)
 
 
-async def _ended(one: Renewals) -> bool:
+async def _ended(one: RefreshEnvironment) -> bool:
     return await one.session() is None
 
 
-async def _named(one: Renewals, name: str) -> bool:
+async def _named(one: RefreshEnvironment, name: str) -> bool:
     session = await one.session()
     return session is not None and session.claims["name"] == name

@@ -14,8 +14,8 @@ NOW = 1_000.0
 
 
 def session(id: str, sub: str = "alice", **claims: Any) -> SessionRecord:
-    said = {"iss": ISSUER, "sub": sub, "iat": NOW, **claims}
-    return SessionRecord(id=id, user_id=f"oidc/{sub}", subject=sub, provider="oidc", issued_at=NOW, expires_at=NOW + 100, claims=said)
+    claims_ = {"iss": ISSUER, "sub": sub, "iat": NOW, **claims}
+    return SessionRecord(id=id, user_id=f"oidc/{sub}", subject=sub, provider="oidc", issued_at=NOW, expires_at=NOW + 100, claims=claims_)
 
 
 class Place:
@@ -49,7 +49,7 @@ async def test_more_than_a_page_is_found() -> None:
     assert await place.found(subject="alice") == ids
 
 
-async def test_what_the_provider_says_oddly_is_no_name() -> None:
+async def test_malformed_provider_name_is_ignored() -> None:
     place = Place()
     for number, sid in enumerate((None, 7, ["x"], {"x": 1}, "")):
         await place.sessions.add(session(str(number), sid=sid))
@@ -60,8 +60,8 @@ async def test_what_the_provider_says_oddly_is_no_name() -> None:
 
 async def test_an_entry_goes_with_its_session() -> None:
     place = Place()
-    kept, ended = session("1", sid="x"), session("2", sid="x")
-    for each in (kept, ended):
+    remaining, ended = session("1", sid="x"), session("2", sid="x")
+    for each in (remaining, ended):
         await place.sessions.add(each)
     await place.sessions.remove(ended)
     assert await place.found(sid="x") == await place.found(subject="alice") == {"1"}

@@ -11,15 +11,15 @@ from databroker.records import SESSION, USER
 from foundation.errors import BrokerError, ProviderError
 from foundation.telemetry import metrics
 from tests.support.fake_idp import ABSENT, OTHER_RSA_KEY, PEOPLE, Answer, signed
-from tests.support.renewals import Renewals
+from tests.support.session_refresh import RefreshEnvironment
 
 
-async def expiring(one: Renewals, **changes: object) -> None:
+async def expiring(one: RefreshEnvironment, **changes: object) -> None:
     await one.signed_in(**changes)
     one.clock.ahead += 3550
 
 
-async def test_a_refresh_is_written_with_its_claims(one: Renewals) -> None:
+async def test_a_refresh_is_written_with_its_claims(one: RefreshEnvironment) -> None:
     await expiring(one)
     one.idp.bend.userinfo = {"name": "Alice Brown"}
     renewed = await one.refresh.renew("session", RefreshStep.TOKENS)
@@ -35,7 +35,7 @@ async def test_a_refresh_is_written_with_its_claims(one: Renewals) -> None:
 
 
 @pytest.mark.parametrize("rotates", [True, False])
-async def test_a_hundred_at_once_in_two_processes_ask_the_provider_once(processes: list[Renewals], rotates: bool) -> None:
+async def test_a_hundred_at_once_in_two_processes_ask_the_provider_once(processes: list[RefreshEnvironment], rotates: bool) -> None:
     idp = processes[0].idp
     idp.rotates = rotates
     await expiring(processes[0])
@@ -47,14 +47,14 @@ async def test_a_hundred_at_once_in_two_processes_ask_the_provider_once(processe
     assert await processes[1].session() is not None
 
 
-async def test_who_comes_after_a_refresh_does_not_repeat_it(processes: list[Renewals]) -> None:
+async def test_request_after_refresh_does_not_repeat_it(processes: list[RefreshEnvironment]) -> None:
     await expiring(processes[0])
     for process in processes:
         await process.refresh.renew("session", RefreshStep.TOKENS)
     assert processes[0].idp.refreshed == 1
 
 
-async def test_sign_out_during_a_refresh_wins_and_the_new_tokens_are_revoked(one: Renewals) -> None:
+async def test_sign_out_during_a_refresh_wins_and_the_new_tokens_are_revoked(one: RefreshEnvironment) -> None:
     await expiring(one)
     one.idp.bend.answers["/token"] = lambda: replace(real(), delay=0.05)
 
@@ -72,7 +72,7 @@ async def test_sign_out_during_a_refresh_wins_and_the_new_tokens_are_revoked(one
     assert one.idp.count("/revoke") == 2
 
 
-async def test_a_change_by_another_is_kept(one: Renewals) -> None:
+async def test_concurrent_change_is_preserved(one: RefreshEnvironment) -> None:
     session = await one.signed_in()
     record = await one.broker.get(SESSION, "session")
     assert record is not None
@@ -83,7 +83,7 @@ async def test_a_change_by_another_is_kept(one: Renewals) -> None:
 
 @pytest.mark.parametrize("answer", [Answer(500), Answer(503), Answer(400, b'{"error": "invalid_client"}'), Answer(200, b"<html>"),
                                     Answer(429), Answer(302, headers={"Location": "/token"})])  # fmt: skip
-async def test_trouble_at_the_provider_changes_nothing(one: Renewals, answer: Answer) -> None:
+async def test_trouble_at_the_provider_changes_nothing(one: RefreshEnvironment, answer: Answer) -> None:
     await expiring(one)
     before = await one.session()
     one.idp.bend.answers["/token"] = answer
@@ -94,7 +94,7 @@ async def test_trouble_at_the_provider_changes_nothing(one: Renewals, answer: An
     assert (await one.refresh.renew("session", RefreshStep.TOKENS)).refresh_token
 
 
-async def test_tokens_are_not_lost_where_the_claims_can_not_be_read(one: Renewals) -> None:
+async def test_tokens_are_not_lost_where_the_claims_can_not_be_read(one: RefreshEnvironment) -> None:
     await expiring(one)
     one.idp.bend.answers["/userinfo"] = Answer(500)
     with pytest.raises(ProviderError):
@@ -104,7 +104,7 @@ async def test_tokens_are_not_lost_where_the_claims_can_not_be_read(one: Renewal
     assert (one.idp.refreshed, one.idp.reused) == (1, 0)
 
 
-async def test_new_tokens_are_written_when_the_store_comes_back(one: Renewals, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_new_tokens_are_written_when_the_store_comes_back(one: RefreshEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """The provider has forgotten the old refresh token: without the new one the session would end with the next refresh."""
     await expiring(one)
     put, failures = one.broker.put, [BrokerError("away"), BrokerError("done, response lost")]
@@ -124,7 +124,7 @@ async def test_new_tokens_are_written_when_the_store_comes_back(one: Renewals, m
     assert (one.idp.refreshed, one.idp.reused) == (2, 0)
 
 
-async def test_what_a_later_release_wrote_into_a_session_stays(one: Renewals) -> None:
+async def test_what_a_later_release_wrote_into_a_session_stays(one: RefreshEnvironment) -> None:
     await expiring(one)
     record = await one.broker.get(SESSION, "session")
     assert record is not None
@@ -135,14 +135,14 @@ async def test_what_a_later_release_wrote_into_a_session_stays(one: Renewals) ->
     assert record.data["of_a_later_release"] == 1
 
 
-async def test_a_refused_refresh_token_ends_the_session(one: Renewals) -> None:
+async def test_a_refused_refresh_token_ends_the_session(one: RefreshEnvironment) -> None:
     await expiring(one, refresh_token="revoked")
     with pytest.raises(SessionEnded):
         await one.refresh.renew("session", RefreshStep.TOKENS)
     assert await one.session() is None
 
 
-WRONG: dict[str, dict[str, object]] = {
+INVALID: dict[str, dict[str, object]] = {
     "another issuer": {"claims": {"iss": "https://evil.example"}},
     "another audience": {"claims": {"aud": "another"}},
     "issued to another": {"claims": {"azp": "another"}},
@@ -158,8 +158,8 @@ WRONG: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.mark.parametrize("bend", WRONG.values(), ids=WRONG)
-async def test_a_refreshed_id_token_that_is_wrong_ends_the_session(one: Renewals, bend: dict[str, object]) -> None:
+@pytest.mark.parametrize("bend", INVALID.values(), ids=INVALID)
+async def test_invalid_refreshed_id_token_ends_session(one: RefreshEnvironment, bend: dict[str, object]) -> None:
     """The token is invalid, not late: gate stores nothing that came with it, and does not retry."""
     before = metrics.registry.get_sample_value("gate_session_refresh_failures_total", {"reason": "wrong"}) or 0.0
     await expiring(one)
@@ -171,7 +171,7 @@ async def test_a_refreshed_id_token_that_is_wrong_ends_the_session(one: Renewals
     assert metrics.registry.get_sample_value("gate_session_refresh_failures_total", {"reason": "wrong"}) == before + 1
 
 
-async def test_keys_that_can_not_be_had_are_late_and_not_wrong(one: Renewals) -> None:
+async def test_unavailable_keys_delay_and_do_not_invalidate(one: RefreshEnvironment) -> None:
     await expiring(one)
     one.idp.kid, one.idp.bend.answers["/jwks"] = "key-2", Answer(500)
     with pytest.raises(ProviderError):
@@ -181,7 +181,7 @@ async def test_keys_that_can_not_be_had_are_late_and_not_wrong(one: Renewals) ->
     assert (await one.refresh.renew("session", RefreshStep.TOKENS)).unverified_id_token == ""
 
 
-async def test_keys_that_changed_a_moment_after_they_were_fetched_are_fetched_again(one: Renewals) -> None:
+async def test_keys_that_changed_a_moment_after_they_were_fetched_are_fetched_again(one: RefreshEnvironment) -> None:
     """Junk that anybody may send must not use up the look that a refreshed token has."""
     await expiring(one)
     discovery = await one.client.discovery()
@@ -190,7 +190,7 @@ async def test_keys_that_changed_a_moment_after_they_were_fetched_are_fetched_ag
     assert (await one.refresh.renew("session", RefreshStep.TOKENS)).unverified_id_token == ""
 
 
-async def test_another_person_ends_the_session(one: Renewals) -> None:
+async def test_different_user_ends_session(one: RefreshEnvironment) -> None:
     await expiring(one)
     one.idp.bend.userinfo = {"sub": "bob", **PEOPLE["bob"]}
     with pytest.raises(SessionEnded):
@@ -198,34 +198,36 @@ async def test_another_person_ends_the_session(one: Renewals) -> None:
     assert await one.session() is None
 
 
-async def test_a_withdrawn_access_token_is_replaced_where_there_is_a_refresh_token(one: Renewals) -> None:
+async def test_a_withdrawn_access_token_is_replaced_where_there_is_a_refresh_token(one: RefreshEnvironment) -> None:
     await one.signed_in(access_token="withdrawn")
     assert (await one.refresh.renew("session", RefreshStep.CLAIMS)).access_token != "withdrawn"
     assert one.idp.refreshed == 1
 
 
-async def test_a_withdrawn_access_token_ends_a_session_that_has_nothing_else(one: Renewals) -> None:
+async def test_a_withdrawn_access_token_ends_a_session_that_has_nothing_else(one: RefreshEnvironment) -> None:
     await one.signed_in(access_token="withdrawn", refresh_token="")
     with pytest.raises(SessionEnded):
         await one.refresh.renew("session", RefreshStep.CLAIMS)
     assert await one.session() is None
 
 
-async def test_an_expired_access_token_ends_no_session_without_a_refresh_token(one: Renewals) -> None:
+async def test_an_expired_access_token_ends_no_session_without_a_refresh_token(one: RefreshEnvironment) -> None:
     await one.signed_in(access_token="expired", refresh_token="", access_token_expires_at=one.clock() - 1)
     with pytest.raises(ProviderError):
         await one.refresh.renew("session", RefreshStep.CLAIMS)
     assert await one.session() is not None
 
 
-async def test_unchanged_claims_are_not_written_again(one: Renewals) -> None:
+async def test_unchanged_claims_are_not_written_again(one: RefreshEnvironment) -> None:
     await one.signed_in()
     before = await one.broker.get(SESSION, "session")
     await one.refresh.renew("session", RefreshStep.CLAIMS)
     assert await one.broker.get(SESSION, "session") == before
 
 
-async def test_an_answer_that_comes_late_replaces_no_newer_record_of_the_user(one: Renewals, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_that_comes_late_replaces_no_newer_record_of_the_user(
+    one: RefreshEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await one.signed_in()
     one.idp.bend.userinfo = {"name": "Alice of before"}
     claims = one.client.claims
@@ -241,7 +243,7 @@ async def test_an_answer_that_comes_late_replaces_no_newer_record_of_the_user(on
     assert (await one.user()).name == "Alice of now"
 
 
-async def test_the_refresh_of_an_older_session_leaves_the_record_of_a_newer_sign_in(one: Renewals) -> None:
+async def test_the_refresh_of_an_older_session_leaves_the_record_of_a_newer_sign_in(one: RefreshEnvironment) -> None:
     await one.signed_in()
     newer = replace(await one.user(), email="renamed@corp.example", last_sign_in_at=one.clock() + 60)
     await one.broker.put(USER, newer.id, newer.to_data())
@@ -250,7 +252,7 @@ async def test_the_refresh_of_an_older_session_leaves_the_record_of_a_newer_sign
     assert await one.user() == newer
 
 
-async def test_while_one_renews_the_other_is_told(processes: list[Renewals]) -> None:
+async def test_concurrent_refresh_is_reported_to_the_second_caller(processes: list[RefreshEnvironment]) -> None:
     await expiring(processes[0])
     async with processes[0].refresh._exclusive("session"):
         with pytest.raises(RefreshInProgress):
@@ -258,7 +260,7 @@ async def test_while_one_renews_the_other_is_told(processes: list[Renewals]) -> 
     assert await processes[1].refresh.renew("session", RefreshStep.TOKENS)
 
 
-async def test_giving_up_ends_only_what_nobody_has_renewed_since(one: Renewals) -> None:
+async def test_giving_up_ends_only_sessions_not_refreshed_since(one: RefreshEnvironment) -> None:
     await one.signed_in()
     seen = await one.session()
     assert seen is not None
@@ -271,22 +273,22 @@ async def test_giving_up_ends_only_what_nobody_has_renewed_since(one: Renewals) 
     assert await one.session() is None
 
 
-async def test_by_hand_is_remembered_and_refreshes_at_once(one: Renewals) -> None:
+async def test_by_hand_is_remembered_and_refreshes_at_once(one: RefreshEnvironment) -> None:
     await one.signed_in()
     renewed = await one.refresh.renew("session", RefreshStep.TOKENS, manual=True)
     assert renewed.manually_refreshed_at == pytest.approx(one.clock(), abs=2)
     assert one.idp.refreshed == 1
 
 
-async def test_a_provider_has_its_share_and_others_have_theirs(one: Renewals) -> None:
+async def test_each_provider_has_its_own_share(one: RefreshEnvironment) -> None:
     """A provider that does not respond delays no other provider's refresh."""
     await one.signed_in(id="first")
     await one.signed_in(id="second")
     of_two = SessionRefresh(lambda session: one.client, one.broker, one.clock, max_per_provider=1)
     one.idp.bend.holds["/userinfo"] = asyncio.Event()
-    asked = one.idp.count("/userinfo")
+    request_count = one.idp.count("/userinfo")
     held = asyncio.create_task(of_two.renew("first", RefreshStep.CLAIMS))
-    while one.idp.count("/userinfo") == asked:
+    while one.idp.count("/userinfo") == request_count:
         await asyncio.sleep(0.001)
     with pytest.raises(RefreshInProgress):
         await of_two.renew("second", RefreshStep.CLAIMS)

@@ -67,14 +67,14 @@ async def test_sign_ins_of_two_tabs_at_the_same_time_end_together(order: tuple[i
 async def test_sessions_of_two_users_in_two_tabs_do_not_end_together(site: Site) -> None:
     tabs = [site.browser(), site.browser()]
     tabs[0].cookies = tabs[1].cookies
-    urls = [site.idp.pick(await tab.to_provider(), person) for tab, person in zip(tabs, ("alice", "bob"), strict=True)]
+    urls = [site.idp.pick(await tab.to_provider(), username) for tab, username in zip(tabs, ("alice", "bob"), strict=True)]
     tabs[0].cookies, tabs[1].cookies = dict(tabs[0].cookies), dict(tabs[1].cookies)
     for tab, url in zip(tabs, urls, strict=True):
         await tab.get(url)
     assert all(record.data["superseded_ids"] in ((), []) for record in await site.sessions())
 
 
-async def test_whoever_signs_out_leaves_no_session_behind_that_their_request_carried(site: Site) -> None:
+async def test_sign_out_ends_every_session_in_the_request(site: Site) -> None:
     own, other = await cookie_of(site), (await cookie_of(site)).partition(b"; ")[0]
     await cookie_of(site)
     await site.service.sessions.end_from_cookies([b"a=b; _gate=x", other + b"; " + own], HOST, site.clock())
@@ -82,9 +82,9 @@ async def test_whoever_signs_out_leaves_no_session_behind_that_their_request_car
     assert await site.service.sessions.find([own], HOST, site.clock()) is None
 
 
-async def test_a_person_ends_their_sessions_in_all_browsers_and_nobody_elses(site: Site) -> None:
-    for person in ("alice", "alice", "bob"):
-        await site.browser().sign_in(person)
+async def test_user_ends_own_sessions_in_all_browsers_only(site: Site) -> None:
+    for username in ("alice", "alice", "bob"):
+        await site.browser().sign_in(username)
     last = site.browser()
     await last.sign_in("alice")
     session = await site.service.sessions.find([of_jar(last.cookies).encode()], HOST, site.clock())
@@ -146,17 +146,17 @@ async def test_a_session_has_ended_also_where_the_index_cannot_be_tidied(site: S
     assert await site.service.sessions.find([cookie], HOST, site.clock()) is None
 
 
-async def test_a_sign_out_that_failed_halfway_is_done_by_asking_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_partially_failed_sign_out_completes_on_retry(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """The session that names a browser's weaker sessions must not be deleted first, because only it leads to them."""
     cookie = await cookie_of(site)
     (record,) = await site.sessions()
     await site.broker.put(SESSION, "weak", {**record.data, "id": "weak"})
     await site.broker.put(SESSION, record.id, {**record.data, "superseded_ids": ["weak"]})
-    delete, asked = site.broker.delete, []
+    delete, deleted = site.broker.delete, []
 
     async def failing_at_the_second(type: str, id: str) -> object:
-        asked.append(id)
-        if len(asked) == 2:
+        deleted.append(id)
+        if len(deleted) == 2:
             raise BrokerError("away")
         return await delete(type, id)
 

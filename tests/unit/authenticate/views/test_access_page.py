@@ -36,9 +36,9 @@ async def site(
     await site.service.stop()
 
 
-async def signed_in(site: Site, person: str = "alice") -> Browser:
+async def signed_in(site: Site, username: str = "alice") -> Browser:
     browser = site.browser()
-    await browser.get(site.idp.pick(await browser.to_provider(), person))
+    await browser.get(site.idp.pick(await browser.to_provider(), username))
     return browser
 
 
@@ -69,7 +69,7 @@ async def audited() -> list[tuple[str, str, str]]:
     return await in_database(lambda: list(AuditEntry.objects.order_by("pk").values_list("actor_id", "action", "object_id")))
 
 
-async def given(site: Site) -> list[str]:
+async def granted(site: Site) -> list[str]:
     return [record.user_id async for record, _ in GrantStore(site.broker, site.clock).iter_grants()]
 
 
@@ -82,8 +82,8 @@ async def test_request_approve_and_revoke(site: Site) -> None:
     form = await text(alice, f"?route={route_id(site)}")
     assert "Request access to <bdi>Wages</bdi>" in form
     assert re.findall(r"<option[^>]*>([^<]+)", form) == ["15 minutes", "30 minutes", "1 hour", "2 hours"]
-    asked = await ask(alice)
-    assert (asked.status, asked.headers["location"]) == (303, f"{PAGE}?sent=1")
+    sent_page = await ask(alice)
+    assert (sent_page.status, sent_page.headers["location"]) == (303, f"{PAGE}?sent=1")
     form = await text(alice, "?sent=1")
     assert "Your request was sent" in form
     assert "Your requests" in form
@@ -93,15 +93,15 @@ async def test_request_approve_and_revoke(site: Site) -> None:
     assert "the year&#39;s end" in seen
     (value,) = waiting(seen)
     assert (await press(carol, "approve", request=value)).status == 303
-    assert await given(site) == ["oidc/alice"]
+    assert await granted(site) == ["oidc/alice"]
     mine = await text(alice)
     assert "Granted by <bdi>carol@corp.example</bdi>" in mine
     (access,) = waiting(mine, "access")
     assert (await press(alice, "end", access=access)).status == 303
-    assert await given(site) == []
+    assert await granted(site) == []
     names = ["requests access", "approves an access request", "grants temporary access", "revokes temporary access"]
     assert await audited() == [
-        (f"oidc/{who}", name, "oidc/alice") for who, name in zip(("alice", "carol", "carol", "alice"), names, strict=True)
+        (f"oidc/{username}", name, "oidc/alice") for username, name in zip(("alice", "carol", "carol", "alice"), names, strict=True)
     ]
 
 
@@ -124,12 +124,12 @@ async def test_a_link_alone_confirms_nothing(site: Site) -> None:
     assert "Your request was sent" not in await text(await signed_in(site), "?sent=1")
 
 
-async def test_unverified_address_is_not_shown_as_name(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, person in {
+async def test_unverified_address_is_not_displayed_as_name(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, username in {
         "mallory": {"name": "Boss", "email": "boss@corp.example", "email_verified": False, "groups": []},
         "nameless": {"email": "boss@corp.example", "email_verified": False, "groups": []},
     }.items():
-        monkeypatch.setitem(PEOPLE, name, person)
+        monkeypatch.setitem(PEOPLE, name, username)
         assert (await ask(await signed_in(site, name))).status == 303
     seen = await text(await signed_in(site, "carol"))
     assert "<bdi>Boss (oidc/mallory)</bdi></b> requests" in seen
@@ -170,7 +170,7 @@ async def test_forms_need_a_csrf_token(site: Site) -> None:
             assert (await carol.post(PAGE, {"_gate_csrf": token, "do": do, "request": value, "route": route_id(site)})).status == 400
         assert (await carol.get(f"{PAGE}?do=approve&request={value.replace(' ', '%20')}&_gate_csrf={token}")).status == 200
     assert (await carol.get(PAGE, method="DELETE")).status == 405
-    assert await given(site) == []
+    assert await granted(site) == []
 
 
 async def test_the_page_can_not_be_framed(site: Site) -> None:
@@ -188,7 +188,7 @@ async def test_non_approver_sees_and_decides_nothing(site: Site) -> None:
     for do, status in (("approve", 403), ("refuse", 403), ("withdraw", 404)):
         assert (await press(bob, do, request=value)).status == status
     assert (await press(alice, "approve", request=value)).status == 403
-    assert await given(site) == []
+    assert await granted(site) == []
     await ask(carol)
     (own,) = waiting(await text(carol))[-1:]
     assert (await press(carol, "approve", request=own)).status == 403
@@ -199,7 +199,7 @@ async def test_non_approver_sees_and_decides_nothing(site: Site) -> None:
 async def test_a_button_that_names_nothing_does_nothing(site: Site, do: str, value: str) -> None:
     assert (await press(await signed_in(site, "carol"), do, request=value, access=value)).status == 404
     assert (await press(await signed_in(site, "carol"), "grant", request=value)).status == 400
-    assert await given(site) == []
+    assert await granted(site) == []
 
 
 async def test_markup_and_controls_in_reasons_and_names_are_harmless(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +235,7 @@ async def test_of_two_approvers_the_second_reads_that_it_is_answered(site: Site,
     for do in ("approve", "refuse"):
         answer = await press(dave, do, request=value)
         assert (answer.status, "request is already" in answer.text) == (404, True)
-    assert await given(site) == ["oidc/alice"]
+    assert await granted(site) == ["oidc/alice"]
 
 
 async def test_broker_failure_shows_a_page(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,9 +257,9 @@ async def test_broker_failure_shows_a_page(site: Site, monkeypatch: pytest.Monke
     assert "The data broker is unavailable" in answer.text
     monkeypatch.undo()
     monkeypatch.setitem(PEOPLE, "carol", PEOPLE.get("carol", {}))
-    assert await given(site) == []
+    assert await granted(site) == []
     assert (await press(carol, "approve", request=value)).status == 303
-    assert await given(site) == ["oidc/alice"]
+    assert await granted(site) == ["oidc/alice"]
     site.broker.cut()
     assert (await alice.get(PAGE)).status == 503
     assert (await alice.post(PAGE, {"do": "ask"})).status == 503

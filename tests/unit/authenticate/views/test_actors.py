@@ -30,7 +30,7 @@ async def test_no_actor_without_matching_records(tmp_path: Path) -> None:
     assert await actor_for(gate_of(world, world.identity("bob", "ann")), session) is None
 
 
-async def test_self_chosen_name_is_shown_with_id(tmp_path: Path) -> None:
+async def test_self_chosen_name_is_displayed_with_id(tmp_path: Path) -> None:
     world = World(tmp_path)
     await world.broker.put(USER, "oidc/ann", {"id": "oidc/ann", "name": "The Boss", "email": "boss@example.com", "issuer": ISSUER})
     caller = await actor_for(gate_of(world, Identity("ann", "oidc/ann", "", "oidc", NOW + 9)), world.caller("ann").session)

@@ -390,7 +390,7 @@ async def test_unused_missing_scope_is_only_logged(tmp_path: Path, site: Site, c
     await wide.service.stop()
 
 
-@pytest.mark.parametrize("said", [{"email_verified": ABSENT}, {"email": ABSENT, "mail": "alice@corp.example", "email_verified": True}])
+@pytest.mark.parametrize("claims", [{"email_verified": ABSENT}, {"email": ABSENT, "mail": "alice@corp.example", "email_verified": True}])
 @pytest.mark.parametrize(
     ("claims_supported", "is_verified"),
     [
@@ -402,11 +402,11 @@ async def test_unused_missing_scope_is_only_logged(tmp_path: Path, site: Site, c
     ],
 )
 async def test_an_address_without_its_mark_counts_only_where_the_provider_never_gives_one(
-    site: Site, claims_supported: object, is_verified: bool | None, said: dict[str, object]
+    site: Site, claims_supported: object, is_verified: bool | None, claims: dict[str, object]
 ) -> None:
     """The user may have removed the mark from the request, and nothing else."""
     site.idp.bend.discovery = {"claims_supported": claims_supported}
-    site.idp.bend.claims = site.idp.bend.userinfo = said
+    site.idp.bend.claims = site.idp.bend.userinfo = claims
     await site.browser().sign_in()
     assert UserRecord.from_record(await site.broker.get(USER, "oidc/alice")).email_verified is is_verified
 
@@ -418,12 +418,12 @@ async def test_one_network_holds_no_more_than_its_share_of_the_provider(site: Si
     victims = await victim.to_provider()
     mallory, mine = site.browser(), site.browser()
     junk = [await mallory.to_provider() for _ in range(3)]
-    kept = site.idp.pick(await mine.to_provider(), "alice")
+    pending = site.idp.pick(await mine.to_provider(), "alice")
     site.idp.bend.holds["/token"] = hold = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         held = [tasks.create_task(mallory.get(site.idp.pick(url, "bob"))) for url in junk[:2]]
         await eventually(lambda: site.idp.count("/token") == 2)
-        turned_away = await mine.get(kept)
+        turned_away = await mine.get(pending)
         assert (turned_away.status, turned_away.headers["retry-after"]) == (503, "5")
         assert "reload" in turned_away.text.lower()
         site.client_address = "198.51.100.1"
@@ -433,19 +433,19 @@ async def test_one_network_holds_no_more_than_its_share_of_the_provider(site: Si
     assert signed_in.result().status == 302
     assert [task.result().status for task in held] == [302, 302]
     site.client_address = "192.0.2.7"
-    assert (await mine.get(kept)).status == 302
+    assert (await mine.get(pending)).status == 302
 
 
 async def test_error_description_is_only_logged(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     browser = site.browser()
     state = parse_qs(urlsplit(await browser.to_provider()).query)["state"][0]
-    said = {"error": "unauthorized_client", "error_description": "Client not\r\nallowed \x1b[31m" + "x" * 500, "state": state}
-    response = await browser.get(f"{ORIGIN}/oauth2/callback?{urlencode({**said, 'iss': site.idp.issuer})}")
+    query = {"error": "unauthorized_client", "error_description": "Client not\r\nallowed \x1b[31m" + "x" * 500, "state": state}
+    response = await browser.get(f"{ORIGIN}/oauth2/callback?{urlencode({**query, 'iss': site.idp.issuer})}")
     assert response.status == 400
     assert "not allowed" not in response.text
-    told = capsys.readouterr().out
-    assert "the provider returned 'unauthorized_client' (Client not allowed [31mxxx" in told
-    assert "x" * 300 not in told
+    output = capsys.readouterr().out
+    assert "the provider returned 'unauthorized_client' (Client not allowed [31mxxx" in output
+    assert "x" * 300 not in output
 
 
 @pytest.mark.parametrize("path", ["/token", "/userinfo"])

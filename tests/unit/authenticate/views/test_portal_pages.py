@@ -97,25 +97,25 @@ async def test_a_session_ends_with_its_record_and_with_its_time(site: Site) -> N
 ALICE = {"admin_allowed_users": ["alice@corp.example"]}
 
 
-@pytest.mark.parametrize(("admins", "person", "leads"), [(ALICE, "alice", True), (ALICE, "bob", False), ({}, "alice", False)])
+@pytest.mark.parametrize(("admins", "username", "leads"), [(ALICE, "alice", True), (ALICE, "bob", False), ({}, "alice", False)])
 async def test_admin_link_only_for_administrators(
-    tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, admins: dict[str, object], person: str, leads: bool
+    tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, admins: dict[str, object], username: str, leads: bool
 ) -> None:
     site = Site(tmp_path, idp, django_pages, **admins)
     browser = site.browser()
-    await browser.sign_in(person)
+    await browser.sign_in(username)
     assert ('href="/.gate/admin/"' in (await browser.get("/.gate/")).text) is leads
     await site.service.stop()
 
 
-@pytest.mark.parametrize(("zone", "shown"), [("UTC", "UTC"), ("Europe/Berlin", "CE"), ("Asia/Kolkata", "IST")])
-async def test_times_have_the_configured_zone(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, zone: str, shown: str) -> None:
+@pytest.mark.parametrize(("zone", "displayed"), [("UTC", "UTC"), ("Europe/Berlin", "CE"), ("Asia/Kolkata", "IST")])
+async def test_times_have_the_configured_zone(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, zone: str, displayed: str) -> None:
     site = Site(tmp_path, idp, django_pages, time_zone=zone)
     browser = site.browser()
     await browser.sign_in()
     since = datetime.fromtimestamp((await site.sessions())[0].data["issued_at"], ZoneInfo(zone))
     text = (await browser.get("/.gate/")).text
-    assert since.strftime("%-d %b %Y, %H:%M ") + shown in text
+    assert since.strftime("%-d %b %Y, %H:%M ") + displayed in text
     await site.service.stop()
 
 
@@ -145,9 +145,9 @@ async def portal(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler) -> Asy
     await site.service.stop()
 
 
-async def signed_in(site: Site, person: str = "alice") -> Browser:
+async def signed_in(site: Site, username: str = "alice") -> Browser:
     browser = site.browser()
-    await browser.get(site.idp.pick((await browser.get((await browser.get("/.gate/")).location)).location, person))
+    await browser.get(site.idp.pick((await browser.get((await browser.get("/.gate/")).location)).location, username))
     return browser
 
 
@@ -306,7 +306,7 @@ async def test_any_policy_lists_only_accessible_applications(
     monkeypatch.setitem(PEOPLE, "ann", {"email": "ann@corp.com", "email_verified": True, "groups": groups, "team": "a", "level": 1})
     policy = [{**route, "title": f"Title {number}.", "to": "http://127.0.0.1:1"} for number, route in enumerate(random_policy(7))]
     site = Site(tmp_path, idp, django_pages, policy=policy)
-    browser, authorize, told = await signed_in(site, "ann"), site._authorize, Counter[bool]()
+    browser, authorize, decisions = await signed_in(site, "ann"), site._authorize, Counter[bool]()
     (session,) = await site.sessions()
     address, cookies = {"source_ip": site.client_address}, SessionCookies(site.options)
     listed = set(await titles(browser))
@@ -321,12 +321,12 @@ async def test_any_policy_lists_only_accessible_applications(
             at_host = cookies_of(cookies, session.id, start.host_port, issued=session.data["issued_at"], expires=session.data["expires_at"])
             decision = (await authorize.check(start, [at_host.encode()])).decision
             opens = decision.route is route and decision.outcome in (Outcome.ALLOWED, Outcome.STEP_UP) and route.route.portal != "hide"
-        told[opens] += 1
+        decisions[opens] += 1
         assert (route.route.title in listed) is opens, route.route.title
         assert (f"<bdi>{route.route.title}</bdi>" in pages[0]) is opens
         assert opens or not any(f"{route.route.title}<" in text for text in pages)
     hosts = {route.route.from_.host for route in authorize.routes.routes()}
-    shown = {urlsplit(each["url"]).hostname for each in json.loads((await browser.get("/.gate/api/portal.json")).text)["applications"]}
-    assert {host for host in hosts if any(re.search(rf"(?<![\w.-]){re.escape(host)}", text) for text in pages)} == shown
-    assert min(told[True], told[False]) > 50
+    displayed = {urlsplit(each["url"]).hostname for each in json.loads((await browser.get("/.gate/api/portal.json")).text)["applications"]}
+    assert {host for host in hosts if any(re.search(rf"(?<![\w.-]){re.escape(host)}", text) for text in pages)} == displayed
+    assert min(decisions[True], decisions[False]) > 50
     await site.service.stop()

@@ -11,15 +11,15 @@ async def test_profile_json(site: Site) -> None:
     await site.broker.put(DIRECTORY_GROUP, "g1", DirectoryGroup("g1", "Admins", "admins@corp.example").to_data())
     browser = site.browser()
     await browser.sign_in()
-    person = json.loads((await browser.get("/.gate/", accept="application/json")).text)
-    assert person["user"] == {"id": "oidc/alice", "name": "Alice Adams", "email": "alice@corp.example", "email_verified": True}
-    assert person["groups"] == [
+    profile = json.loads((await browser.get("/.gate/", accept="application/json")).text)
+    assert profile["user"] == {"id": "oidc/alice", "name": "Alice Adams", "email": "alice@corp.example", "email_verified": True}
+    assert profile["groups"] == [
         {"id": "g1", "name": "Admins", "email": "admins@corp.example"},
         {"id": "g2", "name": "g2", "email": ""},
         {"id": "engineering", "name": "engineering", "email": ""},
     ]
-    assert person["session"]["provider"] == "oidc"
-    assert person["claims"]["sub"] == "alice"
+    assert profile["session"]["provider"] == "oidc"
+    assert profile["claims"]["sub"] == "alice"
 
 
 async def test_directory_records_of_another_issuer_are_hidden(site: Site) -> None:
@@ -28,5 +28,5 @@ async def test_directory_records_of_another_issuer_are_hidden(site: Site) -> Non
     await site.broker.put(DIRECTORY_GROUP, "engineering", DirectoryGroup("engineering", "Theirs", issuer=other).to_data())
     browser = site.browser()
     await browser.sign_in()
-    person = json.loads((await browser.get("/.gate/", accept="application/json")).text)
-    assert person["groups"] == [{"id": "engineering", "name": "engineering", "email": ""}]
+    profile = json.loads((await browser.get("/.gate/", accept="application/json")).text)
+    assert profile["groups"] == [{"id": "engineering", "name": "engineering", "email": ""}]

@@ -12,13 +12,13 @@ from tests.support.cookies import of_jar
 PROGRAM = "http://localhost:7000/cb"
 
 
-def start_url(site: Site, *, callback: str = f"{APP}/.gate/callback/", to: str = PROGRAM, **asked: str) -> str:
+def start_url(site: Site, *, callback: str = f"{APP}/.gate/callback/", to: str = PROGRAM, **parameters: str) -> str:
     """Return the request that a route host builds for programmatic access."""
-    params = {"gate_redirect_uri": to, "gate_callback_uri": callback, "gate_programmatic": "true", **asked}
+    params = {"gate_redirect_uri": to, "gate_callback_uri": callback, "gate_programmatic": "true", **parameters}
     return site.service.signer.sign(f"{ORIGIN}/.gate/sign_in", params, site.clock())
 
 
-async def asked(site: Site, browser: Browser) -> Response:
+async def open_page(site: Site, browser: Browser) -> Response:
     """The page that asks a signed-in person."""
     return await browser.get((await browser.get(start_url(site))).location)
 
@@ -38,10 +38,10 @@ def hand_over(site: Site, location: str) -> Handoff:
 async def test_consent_is_granted(site: Site) -> None:
     browser = site.browser()
     await browser.sign_in()
-    page = await asked(site, browser)
+    page = await open_page(site, browser)
     assert page.status == 200
-    for shown in ("alice@corp.example", "app.example.com", "localhost:7000"):
-        assert shown in page.text
+    for text in ("alice@corp.example", "app.example.com", "localhost:7000"):
+        assert text in page.text
     response = await browser.post(f"{ORIGIN}/.gate/program", form_of(page))
     assert response.status == 303
     opened = hand_over(site, response.headers["location"])
@@ -62,7 +62,7 @@ async def test_sign_in_precedes_consent(site: Site) -> None:
 async def test_step_up_precedes_consent(site: Site) -> None:
     browser = site.browser()
     await browser.sign_in()
-    weak = form_of(await asked(site, browser))
+    weak = form_of(await open_page(site, browser))
     question = (await browser.get(start_url(site, gate_acr_values="mfa", gate_max_age="900"))).location
     to_sign_in = (await browser.get(question)).location
     assert to_sign_in.startswith(f"{ORIGIN}/.gate/sign_in?")
@@ -84,7 +84,7 @@ async def test_step_up_precedes_consent(site: Site) -> None:
 async def test_opening_the_link_grants_nothing(site: Site) -> None:
     browser = site.browser()
     await browser.sign_in()
-    page = await asked(site, browser)
+    page = await open_page(site, browser)
     assert "localhost:7000/cb" not in page.headers.get("location", "")
     assert page.headers["content-security-policy"].count("frame-ancestors 'none'") == 1
 
@@ -94,20 +94,20 @@ async def test_other_sites_cannot_consent(site: Site, token: str) -> None:
     browser, mallory = site.browser(), site.browser()
     await browser.sign_in()
     await mallory.sign_in("bob")
-    form = form_of(await asked(site, browser))
-    form["_gate_csrf"] = form_of(await asked(site, mallory))["_gate_csrf"] if token == "another person's" else token
+    form = form_of(await open_page(site, browser))
+    form["_gate_csrf"] = form_of(await open_page(site, mallory))["_gate_csrf"] if token == "another person's" else token
     if token == "none":
         del form["_gate_csrf"]
     response = await browser.post(f"{ORIGIN}/.gate/program", form)
     assert (response.status, response.headers.get("location")) == (200, None)
-    query = f"request={form['request']}&_gate_csrf={form_of(await asked(site, browser))['_gate_csrf']}"
+    query = f"request={form['request']}&_gate_csrf={form_of(await open_page(site, browser))['_gate_csrf']}"
     assert (await browser.get(f"{ORIGIN}/.gate/program?{query}")).status == 200, "a GET never agrees"
 
 
 async def test_an_answer_after_the_session_has_ended_counts_for_nothing(site: Site) -> None:
     browser = site.browser()
     await browser.sign_in()
-    form = form_of(await asked(site, browser))
+    form = form_of(await open_page(site, browser))
     for record in await site.sessions():
         await site.broker.delete(record.type, record.id)
     response = await browser.post(f"{ORIGIN}/.gate/program", form)

@@ -21,14 +21,14 @@ async def signed_in(site: Site) -> Browser:
     return browser
 
 
-async def told(site: Site, token: str) -> Response:
+async def notify(site: Site, token: str) -> Response:
     """By the provider itself, which has no cookies."""
     return await site.browser().post(BACK, {"logout_token": token}, accept="*/*")
 
 
 async def test_the_providers_word_ends_the_session(site: Site) -> None:
     await signed_in(site)
-    response = await told(site, site.idp.logout_token(sid=SID))
+    response = await notify(site, site.idp.logout_token(sid=SID))
     assert (response.status, response.text) == (200, "")
     assert response.headers["cache-control"] == "no-store"
     assert response.set_cookies == []
@@ -36,7 +36,7 @@ async def test_the_providers_word_ends_the_session(site: Site) -> None:
 
 
 async def test_sessions_that_are_over_already_are_a_success(site: Site) -> None:
-    assert (await told(site, site.idp.logout_token(sid=SID))).status == 200
+    assert (await notify(site, site.idp.logout_token(sid=SID))).status == 200
 
 
 REFUSED: dict[str, dict[str, Any]] = {
@@ -58,7 +58,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("bent", REFUSED.values(), ids=REFUSED.keys())
 async def test_what_is_not_its_word_changes_nothing(site: Site, bent: dict[str, Any]) -> None:
     await signed_in(site)
-    response = await told(site, site.idp.logout_token(**{"sid": SID, **bent}))
+    response = await notify(site, site.idp.logout_token(**{"sid": SID, **bent}))
     assert response.status == 400
     assert response.headers["cache-control"] == "no-store"
     assert json.loads(response.text)["error"] == "invalid_request"
@@ -70,7 +70,7 @@ async def test_refuses_another_key(site: Site) -> None:
     key, site.idp.signing_key = site.idp.signing_key, OTHER_RSA_KEY
     token = site.idp.logout_token(sid=SID)
     site.idp.signing_key = key
-    assert (await told(site, token)).status == 400
+    assert (await notify(site, token)).status == 400
     assert len(await site.sessions()) == 1
 
 
@@ -78,14 +78,14 @@ async def test_a_changed_key_is_fetched(site: Site) -> None:
     await signed_in(site)
     site.idp.signing_key, site.idp.kid = OTHER_RSA_KEY, "key-2"
     site.clock.ahead = 15  # a key set is fetched again after a while only
-    assert (await told(site, site.idp.logout_token(sid=SID))).status == 200
+    assert (await notify(site, site.idp.logout_token(sid=SID))).status == 200
     assert await site.sessions() == []
 
 
 async def test_logout_token_is_used_once(site: Site) -> None:
     token = site.idp.logout_token(sid=SID)
-    assert (await told(site, token)).status == 200
-    response = await told(site, token)
+    assert (await notify(site, token)).status == 200
+    response = await notify(site, token)
     assert (response.status, "used before" in json.loads(response.text)["error_description"]) == (400, True)
 
 
@@ -127,19 +127,19 @@ async def test_unavailable_keys_are_503(site: Site) -> None:
     late = site.idp.logout_token(sid=SID)
     site.idp.bend.answers["/jwks"] = Answer(500)
     for sent in (token, late):
-        response = await told(site, sent)
+        response = await notify(site, sent)
         assert (response.status, response.headers["retry-after"]) == (503, "30")
         assert "can't be verified" in json.loads(response.text)["error_description"]
     site.idp.bend.answers.clear()
     site.clock.ahead = 3710
-    assert (await told(site, late)).status == 200
+    assert (await notify(site, late)).status == 200
     assert await site.sessions() == []
 
 
 async def test_a_store_that_is_away_is_no_refusal(site: Site) -> None:
     token = site.idp.logout_token(sid=SID)
     site.broker.cut()
-    response = await told(site, token)
+    response = await notify(site, token)
     assert (response.status, response.headers["retry-after"]) == (503, "30")
 
 
@@ -172,9 +172,9 @@ async def test_network_errors_are_not_disclosed(tmp_path: Path, site: Site, meth
 async def test_an_id_token_in_its_place_ends_nothing(site: Site) -> None:
     await signed_in(site)
     (record,) = await site.sessions()
-    assert (await told(site, record.data["id_token"])).status == 400
+    assert (await notify(site, record.data["id_token"])).status == 400
     site.idp.bend.claims = {"sid": SID, "jti": "j", "events": {LOGOUT_EVENT: {}}}
-    assert (await told(site, site.idp.signed_in("alice")["id_token"])).status == 400
+    assert (await notify(site, site.idp.signed_in("alice")["id_token"])).status == 400
     assert len(await site.sessions()) == 1
 
 

@@ -103,8 +103,8 @@ async def test_okta(site: Site) -> None:
     joined = patch({"op": "add", "path": "members", "value": [{"value": user["id"], "display": "test.user@okta.local"}]})
     assert [member["value"] for member in (await done(site, "PATCH", f"Groups/{group['id']}", joined))["members"]] == [user["id"]]
     assert await groups_of(site, "00ujl29u0le5T6Aj10h7") == (group["id"],)
-    shown = await done(site, "GET", f"Users/{user['id']}")
-    assert [each["value"] for each in shown["groups"]] == [group["id"]]
+    document = await done(site, "GET", f"Users/{user['id']}")
+    assert [each["value"] for each in document["groups"]] == [group["id"]]
     left = patch({"op": "remove", "path": f'members[value eq "{user["id"]}"]'})
     assert (await done(site, "PATCH", f"Groups/{group['id']}", left))["members"] == []
     assert await groups_of(site, "00ujl29u0le5T6Aj10h7") == ()
@@ -183,21 +183,21 @@ async def test_deactivation_ends_sessions_and_blocks_sign_in(site: Site) -> None
     assert (await browser.sign_in("alice")).status == 302
 
 
-def nested(**said: Any) -> dict[str, Any]:
-    return {USER: said}
+def nested(**attributes: Any) -> dict[str, Any]:
+    return {USER: attributes}
 
 
 def once(op: str, value: Any = None, **path: str) -> tuple[str, dict[str, Any]]:
     return "PATCH", patch({"op": op, **path, **({"value": value} if op != "remove" else {})})
 
 
-def put(**said: Any) -> tuple[str, dict[str, Any]]:
-    return "PUT", {"userName": "ann", "externalId": "x", **said}
+def put(**attributes: Any) -> tuple[str, dict[str, Any]]:
+    return "PUT", {"userName": "ann", "externalId": "x", **attributes}
 
 
 FULL = f"{USER}:active"
 # (method, document): a document without `active` changes nothing.
-NOT_SAID = [
+UNSPECIFIED = [
     put(), put(active=None), put(**nested(active=None)), put(**{FULL: None}), put(title="x"),
     once("remove", path="active"), once("remove", path="ACTIVE"), once("remove", path=FULL), once("Remove", path="Active"),
     once("replace", None, path="active"), once("add", None, path="active"), once("replace", None, path=FULL),
@@ -206,7 +206,7 @@ NOT_SAID = [
 ]  # fmt: skip
 
 
-def said(word: Any) -> list[tuple[str, dict[str, Any]]]:
+def patches(word: Any) -> list[tuple[str, dict[str, Any]]]:
     """Each way of saying it."""
     return [
         put(active=word), put(ACTIVE=word), put(active=str(word)), put(**nested(active=word)), put(**{FULL: word}),
@@ -233,7 +233,7 @@ UNCLEAR = [
 @pytest.mark.parametrize("was_active", [True, False])
 @pytest.mark.parametrize(
     ("changes", "becomes", "status"),
-    [(NOT_SAID, None, 200), (said(True), True, 200), (said(False), False, 200), (UNCLEAR, None, 400)],
+    [(UNSPECIFIED, None, 200), (patches(True), True, 200), (patches(False), False, 200), (UNCLEAR, None, 400)],
     ids=["not said", "said to be", "said not to be", "unclear"],
 )
 async def test_last_push_wins(
@@ -242,18 +242,18 @@ async def test_last_push_wins(
     path = f"Users/{(await done(site, 'POST', 'Users', {'userName': 'ann', 'externalId': 'x'}, status=201))['id']}"
     for method, document in changes:
         await done(site, "PUT", path, {"userName": "ann", "externalId": "x", "active": was_active})
-        shown = await done(site, method, path, document, status=status)
+        stored = await done(site, method, path, document, status=status)
         expected = was_active if becomes is None else becomes
         assert await deactivate(site, "x") is not expected, (method, document)
         assert ((await groups_of(site, "x")) is not None) is expected, (method, document)
         if status == 200:
-            assert shown.get("active", expected) is expected, (method, document)
-            assert {name for name in shown if name.lower().startswith("urn:")} == set(), (method, document)
+            assert stored.get("active", expected) is expected, (method, document)
+            assert {name for name in stored if name.lower().startswith("urn:")} == set(), (method, document)
 
 
 async def test_unrelated_changes_keep_deactivation(site: Site) -> None:
     path = f"Users/{(await done(site, 'POST', 'Users', {'userName': 'ann', 'externalId': 'x', 'active': False}, status=201))['id']}"
-    for method, document in NOT_SAID * 2:
+    for method, document in UNSPECIFIED * 2:
         await done(site, method, path, document)
     assert await deactivate(site, "x")
     await done(site, *("PATCH", path), once("remove", path="active")[1])
@@ -273,8 +273,8 @@ async def test_unknown_extension_is_stored(site: Site) -> None:
     assert (await done(site, "GET", path))[foreign] == {"badge": "2", "a": 1}
 
 
-async def searched(site: Site, path: str, **asked: Any) -> dict[str, Any]:
-    return await done(site, "POST", path, {"schemas": ["urn:ietf:params:scim:api:messages:2.0:SearchRequest"], **asked})
+async def searched(site: Site, path: str, **query: Any) -> dict[str, Any]:
+    return await done(site, "POST", path, {"schemas": ["urn:ietf:params:scim:api:messages:2.0:SearchRequest"], **query})
 
 
 async def test_a_search_is_a_query_in_a_body(site: Site) -> None:
@@ -285,8 +285,8 @@ async def test_a_search_is_a_query_in_a_body(site: Site) -> None:
     group = await done(site, "POST", "Groups", {"displayName": "ann", "members": [{"value": ann["id"]}]}, status=201)
     ids = [ann["id"], group["id"]]
 
-    async def found(path: str, **asked: Any) -> list[str]:
-        answer = await searched(site, path, **asked)
+    async def found(path: str, **query: Any) -> list[str]:
+        answer = await searched(site, path, **query)
         assert answer["itemsPerPage"] == len(answer["Resources"])
         return [each["id"] for each in answer["Resources"]]
 
@@ -306,8 +306,8 @@ async def test_a_search_is_a_query_in_a_body(site: Site) -> None:
 
 @pytest.mark.parametrize("path", [".search", "Users/.search", "Groups/.search"])
 async def test_a_search_that_can_not_be_read_is_refused(site: Site, path: str) -> None:
-    for asked in ({"filter": "x"}, {"filter": 5}, {"count": "x"}, {"count": True}, {"count": 1.5}, {"attributes": 5}, {"attributes": [5]}):
-        assert (await done(site, "POST", path, asked, status=400))["scimType"] in ("invalidFilter", "invalidValue"), asked
+    for query in ({"filter": "x"}, {"filter": 5}, {"count": "x"}, {"count": True}, {"count": 1.5}, {"attributes": 5}, {"attributes": [5]}):
+        assert (await done(site, "POST", path, query, status=400))["scimType"] in ("invalidFilter", "invalidValue"), query
     await done(site, "POST", path, b"{", status=400)
     for method in ("GET", "PUT", "PATCH", "DELETE"):
         await done(site, method, path, {}, status=405)
@@ -322,8 +322,8 @@ async def test_pages_of_a_list(site: Site) -> None:
     assert (await done(site, "GET", "Users?startIndex=-3&count=2"))["itemsPerPage"] == 2
     found = await done(site, "GET", "Users?" + where("userName sw 'USER' and not (externalId eq '0' or externalId eq '1')"))
     assert found["totalResults"] == 3
-    shown = await done(site, "GET", "Users?attributes=userName&count=1")
-    assert set(shown["Resources"][0]) == {"id", "schemas", "userName"}
+    document = await done(site, "GET", "Users?attributes=userName&count=1")
+    assert set(document["Resources"][0]) == {"id", "schemas", "userName"}
 
 
 @pytest.mark.parametrize("attribute", ["id", "externalId", "userName"])
@@ -414,7 +414,7 @@ async def test_without_the_setting_there_is_no_such_page(tmp_path: Path, idp: Fa
     await site.service.stop()
 
 
-def told() -> list[tuple[str, ...]]:
+def audited() -> list[tuple[str, ...]]:
     return list(
         AuditEntry.objects.order_by("pk").values_list(
             "actor", "actor_id", "client_address", "action", "object_type", "object_id", "object_repr"
@@ -434,7 +434,7 @@ async def test_what_is_pushed_is_in_the_audit_log_once_for_each_change(site: Sit
     assert (await ask(site, "DELETE", f"Groups/{group['id']}")).status == 404
     assert (await ask(site, "POST", "Users", ann)).status == 409
     await site.service.audit_writer.stop()
-    rows = await in_database(told)
+    rows = await in_database(audited)
     assert {row[:2] for row in rows} == {("the provider (SCIM)", "scim")}
     assert {row[2] for row in rows} == {"192.0.2.7"}
     assert [row[3:] for row in rows] == [

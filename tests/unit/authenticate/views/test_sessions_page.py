@@ -30,9 +30,9 @@ async def mine(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, database
     await site.service.stop()
 
 
-async def signed_in(site: Site, person: str = "alice", user_agent: str = FIREFOX) -> Browser:
+async def signed_in(site: Site, username: str = "alice", user_agent: str = FIREFOX) -> Browser:
     browser = site.browser()
-    await browser.get(site.idp.pick(await browser.to_provider(), person), user_agent=user_agent)
+    await browser.get(site.idp.pick(await browser.to_provider(), username), user_agent=user_agent)
     return browser
 
 
@@ -185,10 +185,10 @@ async def test_partial_failure_is_reported(mine: Site, monkeypatch: pytest.Monke
 
 
 async def test_shows_shared_and_technical_claims(mine: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = {**PEOPLE["alice"], "department": "R&D", "locale": "de", "nickname": "a\u202eb\x1b<i>", "email_verified": False}
-    monkeypatch.setitem(PEOPLE, "alice", said)
+    claims = {**PEOPLE["alice"], "department": "R&D", "locale": "de", "nickname": "a\u202eb\x1b<i>", "email_verified": False}
+    monkeypatch.setitem(PEOPLE, "alice", claims)
     page = await text(await signed_in(mine))
-    told, _, rest = page.partition("<h2>Information shared with applications</h2>")[2].partition("<h2>Claims from your identity provider")
+    shared, _, rest = page.partition("<h2>Information shared with applications</h2>")[2].partition("<h2>Claims from your identity provider")
     for each in (
         "oidc/alice",
         "Alice Adams",
@@ -196,8 +196,8 @@ async def test_shows_shared_and_technical_claims(mine: Site, monkeypatch: pytest
         "R&amp;D",
         "not shared:",
     ):
-        assert each in told
-    assert "alice@corp.example" not in told
+        assert each in shared
+    assert "alice@corp.example" not in shared
     about, _, technical = rest.partition("<details>")
     assert "locale" in about
     assert "a\ufffdb\ufffd&lt;i&gt;" in about

@@ -11,7 +11,7 @@ from tests.support.fake_idp import Answer
 from tests.support.open_redirects import OPEN_REDIRECTS
 
 
-def asked(location: str) -> dict[str, str]:
+def query_of(location: str) -> dict[str, str]:
     query = parse_qs(urlsplit(location).query, strict_parsing=True)
     assert all(len(values) == 1 for values in query.values())
     return {name: values[0] for name, values in query.items()}
@@ -21,7 +21,7 @@ async def test_a_browser_without_session_is_sent_to_the_provider_with_state_nonc
     browser = site.browser()
     location = await browser.to_provider()
     assert location.startswith(f"{site.idp.issuer}/authorize?")
-    params = asked(location)
+    params = query_of(location)
     assert params["response_type"] == "code"
     assert params["client_id"] == "gate"
     assert params["redirect_uri"] == f"{ORIGIN}/oauth2/callback"
@@ -36,7 +36,7 @@ async def test_a_browser_without_session_is_sent_to_the_provider_with_state_nonc
 
 async def test_state_nonce_and_verifier_are_new_and_long_for_each_attempt(site: Site) -> None:
     browser = site.browser()
-    attempts = [asked(await browser.to_provider()) for _ in range(5)]
+    attempts = [query_of(await browser.to_provider()) for _ in range(5)]
     for name, characters in (("state", 22), ("nonce", 43), ("code_challenge", 43)):
         values = {attempt[name] for attempt in attempts}
         assert len(values) == 5

@@ -294,9 +294,9 @@ async def test_confirmation_offers_all_devices(site: Site) -> None:
 
 async def test_signed_out_page(site: Site) -> None:
     site.idp.bend.discovery = {"end_session_endpoint": ABSENT}
-    for more, words in ((EVERYWHERE, "on all devices"), ({}, "in this browser")):
+    for more, text in ((EVERYWHERE, "on all devices"), ({}, "in this browser")):
         browser, token = await signed_in(site)
-        assert words in (await browser.post(URL, {"_gate_csrf": token, **more})).text
+        assert text in (await browser.post(URL, {"_gate_csrf": token, **more})).text
         browser, token = await signed_in(site)
         answer = await browser.post(URL, {"_gate_csrf": token, **more}, accept="application/json")
         assert ("on all devices" in answer.text) is bool(more)

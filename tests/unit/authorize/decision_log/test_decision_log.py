@@ -32,12 +32,12 @@ class Log(DecisionLog):
             raise self.error
         self.written += entries
 
-    def add(self, person=ANN, request_id: str = "r1", **facts: Any) -> bool:
-        asked = request("/a?token=1", **facts)
-        decision = decide(asked, person, ROUTES, NOW)
-        if not self.should_log(decision, person, ""):
+    def add(self, user=ANN, request_id: str = "r1", **facts: Any) -> bool:
+        incoming = request("/a?token=1", **facts)
+        decision = decide(incoming, user, ROUTES, NOW)
+        if not self.should_log(decision, user, ""):
             return False
-        self.enqueue(DecisionLogEntry(request_id, asked, decision, person, 0.001, "192.0.2.1"))
+        self.enqueue(DecisionLogEntry(request_id, incoming, decision, user, 0.001, "192.0.2.1"))
         return True
 
 
@@ -58,11 +58,11 @@ def test_logs_every_denial_and_first_allowed_request_per_user_and_route(tmp_path
     assert log.add(ANN)
 
 
-@pytest.mark.parametrize(("chance", "kept"), [(0.49, True), (0.5, False)])
-def test_what_passes_is_sampled(tmp_path: Path, chance: float, kept: bool) -> None:
+@pytest.mark.parametrize(("chance", "is_recorded"), [(0.49, True), (0.5, False)])
+def test_what_passes_is_sampled(tmp_path: Path, chance: float, is_recorded: bool) -> None:
     log = Log(tmp_path, chance=chance, decision_log_sample_rate=0.5)
     log.add(ANN)
-    assert log.add(ANN) is kept
+    assert log.add(ANN) is is_recorded
 
 
 def test_logs_nothing_if_size_is_zero(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ async def test_the_oldest_is_dropped_and_counted_where_too_many_wait(tmp_path: P
     for number in range(5):
         log.add(BOB, request_id=str(number))
     await log.flush()
-    assert [judged.request_id for judged, _ in log.written] == ["2", "3", "4"]
+    assert [entry.request_id for entry, _ in log.written] == ["2", "3", "4"]
     assert dropped() - before == 2
 
 
@@ -97,9 +97,9 @@ async def test_queued_entry_has_no_query_and_only_referenced_headers(tmp_path: P
     log = Log(tmp_path)
     log.add(BOB, headers=((b"cookie", b"_gate=abc"),))
     await log.flush()
-    ((judged, keeping),) = log.written
-    assert judged.decision is not None
-    assert judged.decision.context is not None
-    for kept in (judged.request, judged.decision.context.request):
-        assert (kept.query, kept.headers) == ("", ())
-    assert (judged.decided_at, keeping.configuration) == (NOW, "c0ffee")
+    ((entry, keeping),) = log.written
+    assert entry.decision is not None
+    assert entry.decision.context is not None
+    for request_ in (entry.request, entry.decision.context.request):
+        assert (request_.query, request_.headers) == ("", ())
+    assert (entry.decided_at, keeping.configuration) == (NOW, "c0ffee")

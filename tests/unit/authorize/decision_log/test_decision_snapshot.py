@@ -30,12 +30,12 @@ ROUTE = make_route(
     allowed_idp_claims={"level": [3]},
 )
 HEADERS = ((b"x-env", b"prod"), (b"x-api-key", b"s3cret"), (b"cookie", b"_gate=abc"), (b"authorization", b"Bearer abc"))
-PERSON = user(claims={"team": ("a",), "level": (1,), "phone": ("555-0199",)}, group_ids=frozenset({"eng"}))
+ANN = user(claims={"team": ("a",), "level": (1,), "phone": ("555-0199",)}, group_ids=frozenset({"eng"}))
 
 
-def recorded(asked, person, route=ROUTE):
+def recorded(incoming, identity, route=ROUTE):
     looked = referenced_inputs([route])
-    facts = {"request": snapshot_request(bounded(asked, looked), looked), "identity": snapshot_identity(person, looked)}
+    facts = {"request": snapshot_request(bounded(incoming, looked), looked), "identity": snapshot_identity(identity, looked)}
     return json.loads(json.dumps(facts))
 
 
@@ -45,11 +45,11 @@ def test_what_rules_look_at_is_found() -> None:
 
 
 def test_no_secret_is_written_down() -> None:
-    written = json.dumps(recorded(request("/a?token=q5", headers=HEADERS), PERSON))
+    written = json.dumps(recorded(request("/a?token=q5", headers=HEADERS), ANN))
     assert '"captured_headers"' not in written
     for secret in ("prod", "s3cret", "abc", "q5", "555-0199", "Bearer"):
         assert secret not in written
-    written = json.dumps(recorded(request("/a", headers=((b"x-env", b"stage"), (b"x-api-key", b"0ther"))), PERSON))
+    written = json.dumps(recorded(request("/a", headers=((b"x-env", b"stage"), (b"x-api-key", b"0ther"))), ANN))
     assert ("stage" in written, "0ther" in written) == (True, False)
 
 
@@ -58,11 +58,11 @@ def test_no_secret_is_written_down() -> None:
 )
 def test_snapshot_omits_values_that_rules_compare(rule: Any) -> None:
     route = make_route(policy=[{"allow": {"http_header/X-Door": rule}}])
-    asked = request("/a", headers=((b"x-door", b"k3y"),))
-    decision = decide(asked, PERSON, table(route), NOW)
-    shown = json.dumps([recorded(asked, PERSON, route), trace_rows_with_decisive(decision), user_message(decision), remedies(decision)])
-    assert "k3y" not in shown
-    assert "http_header/x-door" in missing_inputs(route, recorded(asked, PERSON, route)["request"], None)
+    incoming = request("/a", headers=((b"x-door", b"k3y"),))
+    decision = decide(incoming, ANN, table(route), NOW)
+    text = json.dumps([recorded(incoming, ANN, route), trace_rows_with_decisive(decision), user_message(decision), remedies(decision)])
+    assert "k3y" not in text
+    assert "http_header/x-door" in missing_inputs(route, recorded(incoming, ANN, route)["request"], None)
 
 
 def test_only_headers_that_rules_look_at_wait_in_memory() -> None:
@@ -73,21 +73,21 @@ def test_only_headers_that_rules_look_at_wait_in_memory() -> None:
 def test_the_same_decision_comes_of_what_was_written_down() -> None:
     rules = [{"claim/team": "a"}, {"http_header/X-Env": {"not_is": "test"}}, {"source_ip": "10.0.0.0/8"}]
     route = make_route(policy=[{"allow": {"and": rules}}])
-    asked = request("/a", headers=HEADERS, source_ip="10.1.1.1")
-    facts = recorded(asked, PERSON, route)
+    incoming = request("/a", headers=HEADERS, source_ip="10.1.1.1")
+    facts = recorded(incoming, ANN, route)
     again = decide(parse_request_snapshot(facts["request"]), identity_from_snapshot(facts["identity"]), table(route), NOW)
-    assert decide(asked, PERSON, table(route), NOW).is_allowed
+    assert decide(incoming, ANN, table(route), NOW).is_allowed
     assert again.is_allowed
     assert missing_inputs(route, facts["request"], facts["identity"]) == ""
 
 
 @pytest.mark.parametrize("values", [("a",), ListedValues(), PartialValues(("a",)), PartialValues(), NullValues(), UnescapedValues()])
-@pytest.mark.parametrize("asked", [{"exists": True}, {"exists": False}, "a", {"not_is": "b"}])
-def test_what_can_t_be_compared_is_the_same_in_a_replay(values: tuple[str, ...], asked: object) -> None:
-    route, person = make_route(policy=[{"allow": {"claim/x": asked}}]), user(claims={"x": values})
-    facts = json.loads(json.dumps(recorded(request(), person, route)))
+@pytest.mark.parametrize("operand", [{"exists": True}, {"exists": False}, "a", {"not_is": "b"}])
+def test_what_can_t_be_compared_is_the_same_in_a_replay(values: tuple[str, ...], operand: object) -> None:
+    route, identity = make_route(policy=[{"allow": {"claim/x": operand}}]), user(claims={"x": values})
+    facts = json.loads(json.dumps(recorded(request(), identity, route)))
     again = decide(parse_request_snapshot(facts["request"]), identity_from_snapshot(facts["identity"]), table(route), NOW)
-    then = decide(request(), person, table(route), NOW)
+    then = decide(request(), identity, table(route), NOW)
     assert [(step.rule, step.value) for step in again.trace] == [(step.rule, step.value) for step in then.trace]
 
 
@@ -98,30 +98,30 @@ def test_incomplete_groups_are_unknown_in_replay() -> None:
 
 
 def test_what_was_not_written_down_is_named() -> None:
-    facts = recorded(request(headers=HEADERS), PERSON)
+    facts = recorded(request(headers=HEADERS), ANN)
     assert missing_inputs(ROUTE, facts["request"], facts["identity"]) == "http_header/x-api-key, http_header/x-env"
     other = make_route(policy=[{"deny": {"or": [{"claim/phone": "1"}, {"http_header/X-Other": "1"}]}}])
     assert missing_inputs(other, facts["request"], facts["identity"]) == "http_header/x-other, claim/phone"
 
 
 @pytest.mark.parametrize(
-    ("asked", "person", "what"),
+    ("incoming", "identity", "what"),
     [
-        (request("/" + "a" * MAX_PATH_LENGTH), PERSON, "the path"),
+        (request("/" + "a" * MAX_PATH_LENGTH), ANN, "the path"),
         (request(), user(group_ids=frozenset(map(str, range(1001)))), "the list of groups"),
-        (request(headers=((b"x-env", b"a" * 2000),)), PERSON, "http_header/x-env"),
+        (request(headers=((b"x-env", b"a" * 2000),)), ANN, "http_header/x-env"),
         (request(), user(claims={"team": ("a" * 2000,)}), "claim/team"),
     ],
 )
-def test_what_is_too_long_is_left_out_and_named(asked, person, what: str) -> None:
-    facts = recorded(asked, person)
+def test_what_is_too_long_is_left_out_and_named(incoming, identity, what: str) -> None:
+    facts = recorded(incoming, identity)
     assert what in missing_inputs(ROUTE, facts["request"], facts["identity"])
     assert len(json.dumps(facts)) < 20_000
 
 
 def test_a_certificate_keeps_what_rules_compare_and_not_its_bytes() -> None:
-    shown = ClientCertificate("ab", "cd", "CN=ann", chain=(b"DER",), verdicts={"authority": ""})
-    facts = recorded(request(client_certificate=shown), PERSON)
+    certificate = ClientCertificate("ab", "cd", "CN=ann", chain=(b"DER",), verdicts={"authority": ""})
+    facts = recorded(request(client_certificate=certificate), ANN)
     again = parse_request_snapshot(facts["request"]).client_certificate
     assert again == ClientCertificate("ab", "cd", "CN=ann", verdicts={"authority": ""})
 
@@ -141,6 +141,6 @@ def test_temporary_access_is_written_down_where_a_rule_looks_at_it() -> None:
 
 def test_missing_grants_are_reported_in_replay() -> None:
     route = make_route(policy=[{"allow": {"granted": True}}])
-    assert missing_inputs(route, recorded(request(), PERSON, route)["request"], recorded(request(), PERSON, route)["identity"]) == ""
-    before = recorded(request(), PERSON)
+    assert missing_inputs(route, recorded(request(), ANN, route)["request"], recorded(request(), ANN, route)["identity"]) == ""
+    before = recorded(request(), ANN)
     assert missing_inputs(route, before["request"], before["identity"]) == "granted"

@@ -29,14 +29,14 @@ def keeping(tmp_path: Path):
     return lambda **settings: DecisionLogSettings.from_options(make_options(tmp_path, **settings), "c0ffee")
 
 
-def judged(number: int = 0, at: float = NOW, route=ROUTE, person=BOB, **facts: Any) -> DecisionLogEntry:
-    asked = request("/a")
-    decision = decide(asked, person, table(route), NOW)
-    return DecisionLogEntry(f"r{number}", asked, decision, person, 0.002, "192.0.2.1", decided_at=at, sources=SOURCES, **facts)
+def log_entry(number: int = 0, at: float = NOW, route=ROUTE, identity=BOB, **facts: Any) -> DecisionLogEntry:
+    incoming = request("/a")
+    decision = decide(incoming, identity, table(route), NOW)
+    return DecisionLogEntry(f"r{number}", incoming, decision, identity, 0.002, "192.0.2.1", decided_at=at, sources=SOURCES, **facts)
 
 
 def test_row_has_user_url_outcome_reason_and_data_age(keeping) -> None:
-    row = LoggedDecision(**build_row(judged(shadow_outcome=ShadowOutcome(None, "allowed", "x")), keeping()))
+    row = LoggedDecision(**build_row(log_entry(shadow_outcome=ShadowOutcome(None, "allowed", "x")), keeping()))
     assert (row.request_id, row.user_id, row.display_name, row.url, row.route_name) == (
         "r0",
         "oidc/2",
@@ -54,8 +54,8 @@ def test_row_has_user_url_outcome_reason_and_data_age(keeping) -> None:
 
 def test_unstorable_name_does_not_lose_other_decisions(database: None, keeping) -> None:
     odd = user("", subject="2", name="a\0b\ud800")
-    assert build_row(judged(person=odd), keeping())["display_name"] == "ab? (oidc/2)"
-    write_entries([(judged(1, person=odd), keeping()), (judged(2), keeping())])
+    assert build_row(log_entry(identity=odd), keeping())["display_name"] == "ab? (oidc/2)"
+    write_entries([(log_entry(1, identity=odd), keeping()), (log_entry(2), keeping())])
     assert LoggedDecision.objects.count() == 2
 
 
@@ -71,30 +71,30 @@ def test_undecided_request_has_reason(keeping) -> None:
 
 def test_a_long_trace_is_cut_at_its_beginning(keeping) -> None:
     route = make_route(policy=[{"allow": {"or": [{"groups": f"g{number}"} for number in range(MAX_TRACE_STEPS + 50)]}}])
-    facts = json.loads(build_row(judged(route=route), keeping())["snapshot"])
+    facts = json.loads(build_row(log_entry(route=route), keeping())["snapshot"])
     assert len(facts["rules"]) == MAX_TRACE_STEPS
     assert facts["rules"][-1]["rule"] == "policy[0].allow"
 
 
 def test_long_list_is_truncated(keeping) -> None:
     route = make_route(allowed_users=[f"user{number}@corp.com" for number in range(10_000)])
-    assert len(build_row(judged(route=route), keeping())["snapshot"]) < 5000
+    assert len(build_row(log_entry(route=route), keeping())["snapshot"]) < 5000
 
 
 def test_the_oldest_go_first(database: None, keeping) -> None:
-    write_entries([(judged(number), keeping(decision_log_size=3)) for number in range(5)])
+    write_entries([(log_entry(number), keeping(decision_log_size=3)) for number in range(5)])
     assert list(LoggedDecision.objects.order_by("pk").values_list("request_id", flat=True)) == ["r2", "r3", "r4"]
 
 
 def test_prunes_decisions_older_than_age(database: None, keeping) -> None:
     old = NOW - timedelta(hours=2).total_seconds()
-    write_entries([(judged(0, old), keeping(decision_log_age="1h")), (judged(1), keeping(decision_log_age="1h"))])
+    write_entries([(log_entry(0, old), keeping(decision_log_age="1h")), (log_entry(1), keeping(decision_log_age="1h"))])
     assert list(LoggedDecision.objects.values_list("request_id", flat=True)) == ["r1"]
 
 
 def test_smaller_size_is_reached_in_small_batches(database: None, keeping) -> None:
-    one, kept = judged(), keeping()
-    write_entries([(one, kept)] * (PRUNE_BATCH_SIZE + 10))
+    one, settings = log_entry(), keeping()
+    write_entries([(one, settings)] * (PRUNE_BATCH_SIZE + 10))
     write_entries([(one, keeping(decision_log_size=1))])
     assert LoggedDecision.objects.count() == 11
 
@@ -104,7 +104,7 @@ def test_a_database_that_is_away_is_a_broker_error(database: None, keeping) -> N
         cursor.execute("ALTER TABLE authorize_loggeddecision RENAME TO away")
     try:
         with pytest.raises(BrokerError):
-            write_entries([(judged(), keeping())])
+            write_entries([(log_entry(), keeping())])
     finally:
         with connection.cursor() as cursor:
             cursor.execute("ALTER TABLE away RENAME TO authorize_loggeddecision")

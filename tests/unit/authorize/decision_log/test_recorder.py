@@ -35,18 +35,18 @@ class World:
     broker: BreakableBroker
     log: DecisionLog
     cookie: bytes
-    cookie_of_a_session_nobody_asked_for_yet: bytes
+    fresh_cookie: bytes
     written: list[QueuedEntry]
     seen: list[tuple[str, float, str]] = field(default_factory=list)
 
     async def ask(self, path: str, request_id: str = "r1", *, cookie: bytes | None = None) -> Outcome:
-        asked = request(path, source_ip="192.0.2.7")
+        incoming = request(path, source_ip="192.0.2.7")
         cookies = [self.cookie if cookie is None else cookie]
-        return (await self.recorder.check(self.service, asked, cookies, request_id)).decision.outcome
+        return (await self.recorder.check(self.service, incoming, cookies, request_id)).decision.outcome
 
-    async def kept(self) -> list[DecisionLogEntry]:
+    async def recorded(self) -> list[DecisionLogEntry]:
         await self.log.flush()
-        return [judged for judged, _ in self.written]
+        return [entry for entry, _ in self.written]
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         await broker.sign_in()
         await settled()
         service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW)
-        recorder = DecisionRecorder(log, lambda *told: seen.append(told), clock=lambda: NOW)
+        recorder = DecisionRecorder(log, lambda *facts: seen.append(facts), clock=lambda: NOW)
         own = SessionCookies(options)
         cookies = [signed_in(own, id, "app.example.com", issued=1000.0, expires=2000.0).encode() for id in ("s1", "s2")]
         yield World(recorder, service, broker, log, *cookies, written, seen)
@@ -66,13 +66,13 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 async def test_logs_decision_with_its_inputs(world: World) -> None:
     assert await world.ask("/bob/x") is Outcome.FORBIDDEN
-    (judged,) = await world.kept()
-    assert (judged.request_id, judged.client_address, judged.request.path) == ("r1", "192.0.2.7", "/bob/x")
-    assert judged.decision is not None
-    assert judged.decision.trace
-    assert judged.identity is not None
-    assert judged.identity.user_id == "oidc/1"
-    assert judged.sources is not None
+    (entry,) = await world.recorded()
+    assert (entry.request_id, entry.client_address, entry.request.path) == ("r1", "192.0.2.7", "/bob/x")
+    assert entry.decision is not None
+    assert entry.decision.trace
+    assert entry.identity is not None
+    assert entry.identity.user_id == "oidc/1"
+    assert entry.sources is not None
     assert world.seen == []
 
 
@@ -85,22 +85,22 @@ async def test_a_session_that_is_let_in_was_seen(world: World) -> None:
 async def test_reevaluated_stream_is_not_logged(world: World) -> None:
     assert await world.ask("/", "") is Outcome.ALLOWED
     assert await world.ask("/bob", "") is Outcome.FORBIDDEN
-    assert (world.seen, await world.kept()) == ([], [])
+    assert (world.seen, await world.recorded()) == ([], [])
 
 
 async def test_shadow_outcome_is_logged_with_decision(world: World) -> None:
     assert await world.ask("/soon") is Outcome.ALLOWED
-    (judged,) = await world.kept()
-    assert judged.shadow_outcome is not None
-    assert (judged.shadow_outcome.outcome, judged.shadow_differs) == ("forbidden", True)
+    (entry,) = await world.recorded()
+    assert entry.shadow_outcome is not None
+    assert (entry.shadow_outcome.outcome, entry.shadow_differs) == ("forbidden", True)
 
 
 async def test_undecided_request_is_logged_and_raises(world: World) -> None:
     world.broker.is_down = True
     with pytest.raises(BrokerError):
-        await world.ask("/", cookie=world.cookie_of_a_session_nobody_asked_for_yet)
-    (judged,) = await world.kept()
-    assert (judged.decision, judged.failure, judged.error) == (None, "unavailable", "the data broker is down")
+        await world.ask("/", cookie=world.fresh_cookie)
+    (entry,) = await world.recorded()
+    assert (entry.decision, entry.failure, entry.error) == (None, "unavailable", "the data broker is down")
 
 
 async def test_ambiguous_path_is_logged_as_bad_request(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,4 +110,4 @@ async def test_ambiguous_path_is_logged_as_bad_request(world: World, monkeypatch
     monkeypatch.setattr(world.service, "check", refuse)
     with pytest.raises(BadRequest):
         await world.ask("/")
-    assert [(judged.failure, judged.error) for judged in await world.kept()] == [("bad request", "the path has two readings")]
+    assert [(entry.failure, entry.error) for entry in await world.recorded()] == [("bad request", "the path has two readings")]

@@ -20,22 +20,22 @@ SHADOW = {"mode": "shadow"}
 OPEN = {"allow_any_authenticated_user": True}
 
 
-async def both(directory: Path, policy: list[dict[str, Any]], asked: Any, person: Identity | None) -> tuple[str, ShadowOutcome | None]:
+async def both(directory: Path, policy: list[dict[str, Any]], incoming: Any, identity: Identity | None) -> tuple[str, ShadowOutcome | None]:
     """Return the enforced outcome and the shadow outcome."""
     options = make_options(directory, policy=policy)
-    decision = decide(asked, person, route_table(options), NOW)
+    decision = decide(incoming, identity, route_table(options), NOW)
 
-    async def nobody_else() -> Identity | None:
+    async def no_other_identity() -> Identity | None:
         return None
 
     shadow_outcome = await ShadowPolicy(options).evaluate(
-        asked, AuthorizationResult(decision, person), NOW, nobody_else, ClientCertificates()
+        incoming, AuthorizationResult(decision, identity), NOW, no_other_identity, ClientCertificates()
     )
     return decision.outcome.value, shadow_outcome
 
 
 @pytest.mark.parametrize(
-    ("routes", "person", "outcome", "shadow_outcome"),
+    ("routes", "identity", "outcome", "shadow_outcome"),
     [
         pytest.param([{**APP, "policy": [{**SHADOW, "allow": {"email": "ann@corp.com"}}]}], user(), "forbidden", "allowed", id="allow"),
         pytest.param(
@@ -53,11 +53,11 @@ async def both(directory: Path, policy: list[dict[str, Any]], asked: Any, person
         ),
     ],
 )
-async def test_shadow_rules_have_no_effect_and_are_reported(tmp_path: Path, routes, person, outcome, shadow_outcome) -> None:
-    found, told = await both(tmp_path, routes, request(), person)
+async def test_shadow_rules_have_no_effect_and_are_reported(tmp_path: Path, routes, identity, outcome, shadow_outcome) -> None:
+    found, shadow = await both(tmp_path, routes, request(), identity)
     assert found == outcome
-    assert told is not None
-    assert told.outcome == shadow_outcome
+    assert shadow is not None
+    assert shadow.outcome == shadow_outcome
 
 
 async def test_no_shadow_outcome_without_shadow_rules(tmp_path: Path) -> None:
@@ -74,16 +74,16 @@ async def test_host_of_shadow_routes_only_is_not_served(tmp_path: Path) -> None:
 
 async def test_a_route_in_shadow_keeps_no_wildcard_from_its_host_but_would(tmp_path: Path) -> None:
     routes = [{**APP, **OPEN, **SHADOW, "path": "/new"}, {**APP, "from": "https://*.example.com", **OPEN}]
-    found, told = await both(tmp_path, routes, request("/old"), user())
-    assert (found, told) == ("allowed", ShadowOutcome(None, Outcome.NO_ROUTE.value, ""))
+    found, shadow = await both(tmp_path, routes, request("/old"), user())
+    assert (found, shadow) == ("allowed", ShadowOutcome(None, Outcome.NO_ROUTE.value, ""))
 
 
 async def test_path_that_shadow_route_makes_ambiguous_is_reported(tmp_path: Path) -> None:
     routes = [{**APP, **SHADOW, **OPEN, "prefix": "/admin"}, {**APP, **OPEN}]
-    found, told = await both(tmp_path, routes, request("//admin/x"), user())
+    found, shadow = await both(tmp_path, routes, request("//admin/x"), user())
     assert found == "allowed"
-    assert told is not None
-    assert told.outcome == AMBIGUOUS_PATH
+    assert shadow is not None
+    assert shadow.outcome == AMBIGUOUS_PATH
 
 
 async def test_shadow_rules_of_public_route_use_identity(tmp_path: Path) -> None:
@@ -94,10 +94,10 @@ async def test_shadow_rules_of_public_route_use_identity(tmp_path: Path) -> None
     async def ann() -> Identity | None:
         return user()
 
-    told = await ShadowPolicy(options).evaluate(request(), AuthorizationResult(decision, None), NOW, ann, ClientCertificates())
+    shadow = await ShadowPolicy(options).evaluate(request(), AuthorizationResult(decision, None), NOW, ann, ClientCertificates())
     assert decision.is_allowed
-    assert told is not None
-    assert told.outcome == "allowed"
+    assert shadow is not None
+    assert shadow.outcome == "allowed"
 
 
 def test_mistakes_in_shadow_are_mistakes(tmp_path: Path) -> None:

@@ -54,8 +54,8 @@ def test_ambiguous_url_is_reported(tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=POLICY)
     found = explain(request("//open"), None, options, route_table(options), NOW)
     assert (found["outcome"], found["allowed"], found["rules"]) == ("bad request", False, [])
-    for words in ("path as /open,", "'https://app.example.com prefix /open'", "route 'Wages'"):
-        assert words in found["reason"]
+    for text in ("path as /open,", "'https://app.example.com prefix /open'", "route 'Wages'"):
+        assert text in found["reason"]
 
 
 def test_a_rule_that_two_readings_divide_names_the_other(tmp_path: Path) -> None:

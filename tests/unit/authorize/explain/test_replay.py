@@ -41,15 +41,15 @@ def kinds(report: ReplayReport) -> list[tuple[str, str, int]]:
 
 
 def test_the_same_policy_changes_nothing(database: None, tmp_path: Path) -> None:
-    for number, (person, target) in enumerate([(ANN, "/a"), (BOB, "/a"), (None, "/open"), (None, "/a")]):
-        log_decision(tmp_path, f"r{number}", person, target)
+    for number, (identity, target) in enumerate([(ANN, "/a"), (BOB, "/a"), (None, "/open"), (None, "/a")]):
+        log_decision(tmp_path, f"r{number}", identity, target)
     report = replayed(tmp_path, POLICY)
     assert (report.replayed, report.changes, report.not_replayed) == (4, {}, {})
 
 
 def test_replay_reports_changes_by_route_and_user(database: None, tmp_path: Path) -> None:
-    for number, (person, target) in enumerate([(ANN, "/a"), (ANN, "/b"), (BOB, "/a"), (None, "/open")]):
-        log_decision(tmp_path, f"r{number}", person, target)
+    for number, (identity, target) in enumerate([(ANN, "/a"), (ANN, "/b"), (BOB, "/a"), (None, "/open")]):
+        log_decision(tmp_path, f"r{number}", identity, target)
     report = replayed(tmp_path, [{**APP, "allowed_users": ["bob@corp.com"], "name": "Wages"}])
     assert kinds(report) == [(NEWLY_ALLOWED, "bob@corp.com", 1), (NEWLY_DENIED, "ann@corp.com", 2), (NEWLY_PROMPTED, "anonymous", 1)]
     refused = next(change for change in report.changes.values() if change.kind == NEWLY_DENIED)

@@ -59,10 +59,10 @@ def test_without_tls_port_80_is_a_default_too(tmp_path: Path) -> None:
 def test_a_tunnel_is_described_by_its_url() -> None:
     tunnel = simulate_request("tcp+https://db.example.com:443", "GET", PORTS)
     assert (tunnel.method, tunnel.host_port, tunnel.path) == ("CONNECT", "db.example.com:443", "/")
-    for url, method, said in (
+    for url, method, expected in (
         ("tcp+https://db.example.com", "GET", "a port"),
         ("tcp+https://db.example.com:22/x", "GET", "no path"),
         ("https://db.example.com:22", "connect", "CONNECT is for"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=expected):
             simulate_request(url, method, PORTS)

@@ -72,9 +72,9 @@ BAD = {
 
 @pytest.mark.parametrize("kind", BAD)
 def test_rejects_invalid_certificate_with_reason(kind: str) -> None:
-    chain, words = BAD[kind]
+    chain, reason = BAD[kind]
     found = problem(*chain)
-    assert words in found
+    assert reason in found
     assert "ValueError" not in found
 
 
@@ -118,11 +118,11 @@ def test_what_cannot_be_read_is_bad(chain: tuple[bytes, ...]) -> None:
 
 
 def test_the_facts_of_a_certificate() -> None:
-    shown = parse_certificate((ANN.der,))
-    assert shown is not None
+    presented = parse_certificate((ANN.der,))
+    assert presented is not None
     key = ANN.certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    assert (shown.fingerprint, shown.subject) == (hashlib.sha256(ANN.der).hexdigest(), "CN=ann")
-    assert shown.spki_hash == base64.b64encode(hashlib.sha256(key).digest()).decode()
+    assert (presented.fingerprint, presented.subject) == (hashlib.sha256(ANN.der).hexdigest(), "CN=ann")
+    assert presented.spki_hash == base64.b64encode(hashlib.sha256(key).digest()).decode()
     assert (parse_certificate(()), parse_certificate((b"junk",))) == (None, None)
 
 
@@ -131,34 +131,34 @@ def test_what_a_stranger_shows_is_not_remembered_where_it_is_large() -> None:
     before = _read.cache_info().currsize
     for number in range(5):
         large = (ANN.der, b"%d" % number + b"x" * MAX_CACHED_CHAIN_BYTES)
-        shown = parse_certificate(large)
-        assert shown is not None
-        assert (shown.chain, shown.subject) == (large, parse_certificate((ANN.der,)).subject)
+        presented = parse_certificate(large)
+        assert presented is not None
+        assert (presented.chain, presented.subject) == (large, parse_certificate((ANN.der,)).subject)
     assert _read.cache_info().currsize <= before + 1
 
 
-def verdict(certificates: ClientCertificates, shown: ClientCertificate | None, ca: ClientAuthority, now: datetime = NOW) -> str:
-    found = certificates.with_verdict(request(client_certificate=shown), ca, now.timestamp()).client_certificate
+def verdict(certificates: ClientCertificates, presented: ClientCertificate | None, ca: ClientAuthority, now: datetime = NOW) -> str:
+    found = certificates.with_verdict(request(client_certificate=presented), ca, now.timestamp()).client_certificate
     assert found is not None
     return found.verdicts[ca.id]
 
 
 def test_no_verdict_without_certificate_or_authority() -> None:
     certificates = ClientCertificates()
-    for shown, ca in ((None, ROOT_CA), (parse_certificate((ANN.der,)), None)):
-        bare = request(client_certificate=shown)
+    for presented, ca in ((None, ROOT_CA), (parse_certificate((ANN.der,)), None)):
+        bare = request(client_certificate=presented)
         assert certificates.with_verdict(bare, ca, NOW.timestamp()) is bare
     assert problem(ANN, trusted=ANN)
 
 
 def test_a_verdict_that_is_remembered_ends_with_the_certificate_and_counts_for_one_authority() -> None:
-    certificates, shown = ClientCertificates(), parse_certificate((ANN.der,))
+    certificates, presented = ClientCertificates(), parse_certificate((ANN.der,))
     other = ClientAuthority.from_pem(authority("other", now=NOW).pem)
-    assert verdict(certificates, shown, ROOT_CA) == ""
-    assert verdict(certificates, shown, ROOT_CA, NOW + 29 * DAY) == ""
-    assert verdict(certificates, shown, other)
-    assert verdict(certificates, shown, ROOT_CA, NOW + 31 * DAY).startswith("it expired")
-    assert "not valid before" in verdict(certificates, shown, ROOT_CA, NOW - 2 * DAY)
+    assert verdict(certificates, presented, ROOT_CA) == ""
+    assert verdict(certificates, presented, ROOT_CA, NOW + 29 * DAY) == ""
+    assert verdict(certificates, presented, other)
+    assert verdict(certificates, presented, ROOT_CA, NOW + 31 * DAY).startswith("it expired")
+    assert "not valid before" in verdict(certificates, presented, ROOT_CA, NOW - 2 * DAY)
     assert repr(certificates) == "<ClientCertificates 1 good chains>"
 
 
@@ -168,7 +168,7 @@ def test_previous_verdict_is_discarded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "common", "shown_to", "outcome"),
+    ("own", "common", "presented_to", "outcome"),
     [
         (None, ROOT, ROOT, Outcome.ALLOWED),
         (ROOT, None, ROOT, Outcome.ALLOWED),
@@ -178,13 +178,15 @@ def test_previous_verdict_is_discarded() -> None:
     ],
     ids=["the common authority", "the route's own", "the route's own takes its place", "verified by another", "none shown"],
 )
-def test_a_requirement_outranks_every_grant(own: Issued | None, common: Issued | None, shown_to: Issued | None, outcome: Outcome) -> None:
+def test_a_requirement_outranks_every_grant(
+    own: Issued | None, common: Issued | None, presented_to: Issued | None, outcome: Outcome
+) -> None:
     keys = {"tls_downstream_client_ca": base64.b64encode(own.pem).decode()} if own else {}
-    shown = shown_to and ClientCertificate("00", "00", "CN=x", (), {ClientAuthority.from_pem(shown_to.pem).id: ""})
+    presented = presented_to and ClientCertificate("00", "00", "CN=x", (), {ClientAuthority.from_pem(presented_to.pem).id: ""})
     for grant in ("allow_public_unauthenticated_access", "allow_any_authenticated_user", "cors_allow_preflight"):
-        asked = {"method": "OPTIONS", "origin": b"https://o", "access_control_request_method": b"PUT", "client_certificate": shown}
+        facts = {"method": "OPTIONS", "origin": b"https://o", "access_control_request_method": b"PUT", "client_certificate": presented}
         routes = table(make_route(**{grant: True}, **keys), client_ca=common.pem if common else None)
-        assert decide(request(**asked), user(), routes, NOW.timestamp()).outcome is outcome
+        assert decide(request(**facts), user(), routes, NOW.timestamp()).outcome is outcome
 
 
 def test_hosts_that_want_a_certificate_are_known_by_every_spelling() -> None:

@@ -19,7 +19,7 @@ ABSENT = object()
 def identity(
     *,
     claims: dict[str, Any] | None = None,
-    person: DirectoryUser | None = None,
+    directory_user: DirectoryUser | None = None,
     groups_claim: str | None = "groups",
     facts: Any = None,
     user_claims: Any = (),
@@ -29,7 +29,9 @@ def identity(
 ) -> Identity:
     session = SessionRecord("s1", "oidc/1", "1", session_of, 1000.0, 2000.0, claims or {})
     return build_identity(
-        IdentityInputs(session, UserRecord("oidc/1", claims=dict(user_claims), **user), person or DirectoryUser("oidc/1"), **(facts or {})),
+        IdentityInputs(
+            session, UserRecord("oidc/1", claims=dict(user_claims), **user), directory_user or DirectoryUser("oidc/1"), **(facts or {})
+        ),
         a_provider(groups_claim=groups_claim or "", expects_groups_claim=expects_groups),
     )
 
@@ -61,13 +63,13 @@ def identity(
     ],
 )
 def test_an_email_that_is_not_verified_matches_no_rule(place: str, verified: Any, usable: bool) -> None:
-    said = {} if verified is ABSENT else {"email_verified": verified}
+    claims_ = {} if verified is ABSENT else {"email_verified": verified}
     user: dict[str, Any] = {"email": "Ann@corp.com"}
     if place == "user record":
-        user |= said
+        user |= claims_
     elif place == "user claims":
-        user["user_claims"] = said
-    found = identity(claims=said if place == "session claims" else {}, **user)
+        user["user_claims"] = claims_
+    found = identity(claims=claims_ if place == "session claims" else {}, **user)
     assert (found.verified_email, found.email) == ("ann@corp.com" if usable else "", "Ann@corp.com")
 
 
@@ -84,7 +86,7 @@ def test_unauthoritative_email_claim_is_ignored() -> None:
     assert (found.verified_email, found.claims["email"]) == ("ann@corp.com", NullValues())
 
 
-def test_external_claims_are_kept_and_groups_ignored() -> None:
+def test_external_claims_are_retained_and_groups_ignored() -> None:
     found = identity(
         claims={"email": "ann@x.com", "mail": "ann@x.com"}, session_of=JWT, facts={"matchable_group_names": frozenset({"Sales"})}
     )
@@ -116,8 +118,8 @@ def test_an_email_that_is_none_matches_no_rule(email: Any) -> None:
 
 
 def test_groups_come_from_the_directory_and_from_the_claim() -> None:
-    person = DirectoryUser("oidc/1", group_ids=("d1", "both"))
-    found = identity(claims={"groups": ["c1", "both"]}, person=person, facts={"group_names": ("Sales", "c1")})
+    directory_user = DirectoryUser("oidc/1", group_ids=("d1", "both"))
+    found = identity(claims={"groups": ["c1", "both"]}, directory_user=directory_user, facts={"group_names": ("Sales", "c1")})
     assert found.group_ids == {"d1", "both", "c1"}
     assert found.groups == ("d1", "both", "c1", "Sales")
 
@@ -145,7 +147,7 @@ def test_a_name_equal_to_one_of_the_persons_group_ids_is_no_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "verified_email", "told"),
+    ("own", "verified_email", "expected"),
     [
         ({"email": "ann@corp.com"}, "ann@corp.com", "Ann@corp.com"),
         ({}, "ann@corp.com", "Ann@corp.com"),
@@ -156,10 +158,10 @@ def test_a_name_equal_to_one_of_the_persons_group_ids_is_no_name() -> None:
         ({"email": ""}, "", ""),
     ],
 )
-def test_record_address_counts_for_sessions_started_with_it(own: dict[str, Any], verified_email: str, told: str) -> None:
+def test_record_address_counts_for_sessions_started_with_it(own: dict[str, Any], verified_email: str, expected: str) -> None:
     """Another session of the account may have written it."""
     found = identity(email="Ann@corp.com", email_verified=True, claims=own)
-    assert (found.verified_email, found.email) == (verified_email, told)
+    assert (found.verified_email, found.email) == (verified_email, expected)
 
 
 @pytest.mark.parametrize("name", ["acr", "amr", "auth_time", "sid", "acrs", "loa", "device_trusted", "department"])
@@ -170,11 +172,11 @@ def test_a_session_has_no_claim_of_another_one(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "authenticated"),
+    ("auth_time", "authenticated"),
     [(ABSENT, 0.0), (None, 0.0), (400, 400.0), (1000.5, 1000.0), (5000, 1000.0), ("400", 0.0), (True, 0.0), ([400], 0.0), (-5, 0.0)],
 )
-def test_auth_time_is_the_providers_and_not_after_session_start(said: Any, authenticated: float) -> None:
-    assert identity(claims={} if said is ABSENT else {"auth_time": said}).auth_time == authenticated
+def test_auth_time_is_the_providers_and_not_after_session_start(auth_time: Any, authenticated: float) -> None:
+    assert identity(claims={} if auth_time is ABSENT else {"auth_time": auth_time}).auth_time == authenticated
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,7 @@ def test_distributed_groups_claim_makes_groups_incomplete(claims: dict[str, Any]
 @pytest.mark.parametrize("groups_claim", [None, "", "groups"])
 @pytest.mark.parametrize("expects_groups", [False, True])
 @pytest.mark.parametrize(
-    ("person", "expects_record", "is_unknown"),
+    ("directory_user", "expects_record", "is_unknown"),
     [
         (None, True, True),
         (None, False, False),
@@ -210,12 +212,12 @@ def test_user_without_directory_record_has_incomplete_groups(
     claims: dict[str, Any],
     groups_claim: str | None,
     expects_groups: bool,
-    person: DirectoryUser | None,
+    directory_user: DirectoryUser | None,
     expects_record: bool,
     is_unknown: bool,
 ) -> None:
     session = SessionRecord("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, claims)
-    facts = IdentityInputs(session, UserRecord("oidc/1"), person)
+    facts = IdentityInputs(session, UserRecord("oidc/1"), directory_user)
     found = build_identity(
         facts, a_provider(groups_claim=groups_claim or "", expects_groups_claim=expects_groups, has_group_records=expects_record)
     )
@@ -225,7 +227,7 @@ def test_user_without_directory_record_has_incomplete_groups(
 
 
 @pytest.mark.parametrize(
-    ("claims", "groups_claim", "is_told"),
+    ("claims", "groups_claim", "is_complete"),
     [
         ({}, "groups", False),
         ({"groups": None}, "groups", False),
@@ -251,17 +253,17 @@ def test_user_without_directory_record_has_incomplete_groups(
         ({"a.b": {"c": 1}, "a": {"b": {"c": []}}}, "a.b.c", True),
     ],
 )
-def test_missing_groups_claim_makes_groups_incomplete(claims: dict[str, Any], groups_claim: str, is_told: bool) -> None:
-    assert identity(claims=claims, groups_claim=groups_claim, expects_groups=True).groups_incomplete is not is_told
+def test_missing_groups_claim_makes_groups_incomplete(claims: dict[str, Any], groups_claim: str, is_complete: bool) -> None:
+    assert identity(claims=claims, groups_claim=groups_claim, expects_groups=True).groups_incomplete is not is_complete
     # Users with groups from a directory need no groups claim.  An unreadable claim still makes their groups incomplete.
     is_missing = groups_claim not in flatten_claims(claims)
-    assert identity(claims=claims, groups_claim=groups_claim).groups_incomplete is not (is_told or is_missing)
+    assert identity(claims=claims, groups_claim=groups_claim).groups_incomplete is not (is_complete or is_missing)
     assert not identity(claims=claims, groups_claim="", expects_groups=True).groups_incomplete
 
 
 @pytest.mark.parametrize("alias", ["mail", "emailaddress", "email_address"])
 def test_a_claim_that_is_the_address_elsewhere_counts_as_the_address_does(alias: str) -> None:
-    for claims, told in (
+    for claims, expected in (
         ({alias: "boss@corp.com", "email_verified": False}, ""),
         ({alias: "boss@corp.com"}, ""),
         ({alias: "boss@corp.com", "email": "ann@corp.com", "email_verified": True}, ""),
@@ -270,15 +272,15 @@ def test_a_claim_that_is_the_address_elsewhere_counts_as_the_address_does(alias:
         ({alias: "Ann@corp.com", "email_verified": True}, "Ann@corp.com"),
         ({alias: "Ann@corp.com"}, "Ann@corp.com"),
     ):
-        assert "".join(identity(claims=claims, email="ann@corp.com").claims.get(alias, ())) == told
+        assert "".join(identity(claims=claims, email="ann@corp.com").claims.get(alias, ())) == expected
 
 
 @pytest.mark.parametrize(
-    ("name", "kept"),
+    ("name", "expected"),
     [("Ann", "Ann"), ("boss@corp.com", ""), ("Boss (corp/boss)", ""), ("ANN@corp.com", "ANN@corp.com"), (7, "")],
 )
-def test_a_name_that_may_be_another_s_is_none(name: Any, kept: str) -> None:
+def test_a_name_that_may_be_another_s_is_none(name: Any, expected: str) -> None:
     found = identity(email="ann@corp.com", name=name)
-    assert (found.name, found.display_name) == (kept, "ann@corp.com")
+    assert (found.name, found.display_name) == (expected, "ann@corp.com")
     doubted = identity(email="ann@corp.com", email_verified=False, name=name)
-    assert doubted.display_name == (f"{kept} (oidc/1)" if kept == "Ann" else "oidc/1")
+    assert doubted.display_name == (f"{expected} (oidc/1)" if expected == "Ann" else "oidc/1")

@@ -256,15 +256,15 @@ async def test_session_of_other_provider_has_no_identity(world: World, changed: 
 async def test_record_of_other_issuer_is_ignored(world: World) -> None:
     broker, _, loader = world
     await broker.sign_in(claims={"team": "blue"})
-    theirs = UserRecord("oidc/1", "ceo@corp.com", True, "Boss", {"team": "red", "groups": ["admins"]}, issuer="https://other.example")
-    await broker.put(USER, "oidc/1", theirs.to_data())
+    foreign = UserRecord("oidc/1", "ceo@corp.com", True, "Boss", {"team": "red", "groups": ["admins"]}, issuer="https://other.example")
+    await broker.put(USER, "oidc/1", foreign.to_data())
     found = await loader.load("s1", NOW)
     assert found is not None
     assert (found.email, found.verified_email, found.name, found.groups, found.claims) == ("", "", "", (), {"team": ("blue",)})
 
 
 @pytest.mark.parametrize(
-    ("of_person", "of_group", "groups", "is_untold"),
+    ("user_issuer", "of_group", "groups", "is_untold"),
     [
         (ISSUER, ISSUER, ("g1", "Sales"), False),
         ("", "", ("g1", "Sales"), False),
@@ -273,13 +273,13 @@ async def test_record_of_other_issuer_is_ignored(world: World) -> None:
     ],
 )
 async def test_directory_of_other_issuer_adds_no_groups(
-    world: World, tmp_path: Path, of_person: str, of_group: str, groups: tuple[str, ...], is_untold: bool
+    world: World, tmp_path: Path, user_issuer: str, of_group: str, groups: tuple[str, ...], is_untold: bool
 ) -> None:
     broker, replica, _ = world
     loader = IdentityLoader(replica, SessionReader(make_options(tmp_path, groups_claim="", scim_token="a-token-of-32-characters-and-more")))
     await broker.sign_in()
-    person = DirectoryUser("oidc/1", "boss@corp.com", "Boss", ("g1",), issuer=of_person)
-    await broker.put(DIRECTORY_USER, "oidc/1", person.to_data())
+    directory_user = DirectoryUser("oidc/1", "boss@corp.com", "Boss", ("g1",), issuer=user_issuer)
+    await broker.put(DIRECTORY_USER, "oidc/1", directory_user.to_data())
     await broker.put(DIRECTORY_GROUP, "g1", DirectoryGroup("g1", "Sales", issuer=of_group).to_data())
     found = await loader.load("s1", NOW)
     session = SessionRecord("token", "oidc/1", "1", "oidc", 1000.0, 2000.0, issuer=ISSUER)
@@ -435,8 +435,8 @@ async def test_malformed_grant_has_no_identity(access_world: World) -> None:
 
 async def test_leftover_directory_records_are_ignored(world: World, tmp_path: Path) -> None:
     broker, replica, _ = world
-    said = {"id": "oidc", "provider": "oidc", "url": ISSUER, "client_id": "gate", "client_secret": "secret"}
-    loader = IdentityLoader(replica, SessionReader(make_options(tmp_path, **dict.fromkeys(PLACEHOLDERS), identity_providers=[said])))
+    settings = {"id": "oidc", "provider": "oidc", "url": ISSUER, "client_id": "gate", "client_secret": "secret"}
+    loader = IdentityLoader(replica, SessionReader(make_options(tmp_path, **dict.fromkeys(PLACEHOLDERS), identity_providers=[settings])))
     await broker.sign_in()
     await broker.put(DIRECTORY_USER, "oidc/1", DirectoryUser("oidc/1", "boss@corp.com", "Boss", ("admins",)).to_data())
     found = await loader.load("s1", NOW)
@@ -448,10 +448,10 @@ def entries(directory: Path, **corp: Any) -> Options:
     """Options with corp and partner, which both have a file."""
     keys = {"provider": "oidc", "client_id": "gate", "client_secret": "secret", "directory_file": "people.yaml"}
     (directory / "people.yaml").write_text("users: []")
-    said = {"id": "corp", "url": "https://corp.example", "domains": ["corp.example"], **keys, **corp}
+    settings = {"id": "corp", "url": "https://corp.example", "domains": ["corp.example"], **keys, **corp}
     partner = {"id": "partner", "url": "https://partner.example", "domains": ["partner.example"], **keys}
-    said = {key: value for key, value in said.items() if value is not None}
-    return make_options(directory, **dict.fromkeys(PLACEHOLDERS), identity_providers=[said, partner])
+    settings = {key: value for key, value in settings.items() if value is not None}
+    return make_options(directory, **dict.fromkeys(PLACEHOLDERS), identity_providers=[settings, partner])
 
 
 async def test_each_directory_names_its_own_groups(world: World, tmp_path: Path) -> None:
@@ -460,8 +460,8 @@ async def test_each_directory_names_its_own_groups(world: World, tmp_path: Path)
     for id, name in (("corp", "Engineering"), ("partner", "Administrators")):
         issuer = f"https://{id}.example"
         await broker.sign_in(f"s-{id}", f"{id}/1", issuer=issuer)
-        person = DirectoryUser(f"{id}/1", f"boss@{id}.example", group_ids=("g1",), issuer=issuer)
-        await broker.put(DIRECTORY_USER, person.id, person.to_data())
+        directory_user = DirectoryUser(f"{id}/1", f"boss@{id}.example", group_ids=("g1",), issuer=issuer)
+        await broker.put(DIRECTORY_USER, directory_user.id, directory_user.to_data())
         await broker.put(DIRECTORY_GROUP, f"{id}/g1", DirectoryGroup("g1", name, issuer=issuer).to_data())
     # A leftover of a provider's keys, which belongs to no configured provider.
     await broker.add_group("g1", "Owners")
@@ -490,8 +490,8 @@ async def test_an_address_of_a_directory_is_of_its_provider_s_domains(world: Wor
     broker, replica, _ = world
     loader = IdentityLoader(replica, SessionReader(entries(tmp_path)))
     await broker.sign_in("s", "partner/1", issuer="https://partner.example")
-    person = DirectoryUser("partner/1", "ceo@corp.example", issuer="https://partner.example")
-    await broker.put(DIRECTORY_USER, person.id, person.to_data())
+    directory_user = DirectoryUser("partner/1", "ceo@corp.example", issuer="https://partner.example")
+    await broker.put(DIRECTORY_USER, directory_user.id, directory_user.to_data())
     found = await loader.load("s", NOW)
     assert found is not None
     assert (found.directory_email, found.verified_email, found.email) == ("", "", "")

@@ -111,7 +111,7 @@ def test_tunnel_accepts_one_proxy_authorization() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "values", "is_ours", "unreadable"),
+    ("target", "values", "is_gate_token", "unreadable"),
     [
         ("/", [], False, False),
         ("/", [b"Basic dXNlcjpw"], False, False),
@@ -122,6 +122,6 @@ def test_tunnel_accepts_one_proxy_authorization() -> None:
         ("/", [b"Gate abc", b"Gate abc"], False, True),
     ],
 )
-def test_detects_gate_tokens_and_malformed_headers(target: str, values: list[bytes], is_ours: bool, unreadable: bool) -> None:
-    shown = request(target, headers=[(b"x-a", b"1"), *((b"authorization", value) for value in values)])
-    assert (has_gate_token(shown), has_malformed_authorization(shown)) == (is_ours, unreadable)
+def test_detects_gate_tokens_and_malformed_headers(target: str, values: list[bytes], is_gate_token: bool, unreadable: bool) -> None:
+    incoming = request(target, headers=[(b"x-a", b"1"), *((b"authorization", value) for value in values)])
+    assert (has_gate_token(incoming), has_malformed_authorization(incoming)) == (is_gate_token, unreadable)

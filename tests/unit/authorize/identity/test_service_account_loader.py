@@ -23,7 +23,7 @@ from foundation.auth_challenges import InvalidToken
 from foundation.crypto.service_account_token import hash_token, new_token
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
-from tests.support.brokers import BrokerOverALine
+from tests.support.brokers import DisturbedBroker
 from tests.support.eventually import eventually
 from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
 from tests.unit.authorize.builders import user
@@ -74,8 +74,8 @@ async def test_rejects_other_secret(world: World) -> None:
     await world.keep(ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_token(token)))
     await world.keep(ServiceAccountRecord("other", (), 1000.0, 99_000.0, hash_token(other)))
     assert await world.identify(token, NOW) is not None
-    for wrong in (new_token("ci"), new_token("nobody"), token[:-1], "", "gate_sa_ci_", hash_token(token)):
-        assert await world.identify(wrong, NOW) is None
+    for invalid in (new_token("ci"), new_token("nobody"), token[:-1], "", "gate_sa_ci_", hash_token(token)):
+        assert await world.identify(invalid, NOW) is None
 
 
 async def test_revoked_or_rotated_secret_is_rejected_after_change(world: World) -> None:
@@ -150,8 +150,8 @@ async def test_an_account_ends_with_the_secrets_by_which_it_was_made(world: Worl
     reads = world.broker.reads
     assert {name for name, token in tokens.items() if await world.identify(token, NOW)} == set(tokens)
     assert world.broker.reads == reads, "what is known of makers costs no question"
-    carry_out, left = ENDS[end]
-    await carry_out(world)
+    end_account, left = ENDS[end]
+    await end_account(world)
     await settled()
     assert await living(world, tokens) == left
 
@@ -201,9 +201,9 @@ async def test_account_without_valid_creator_is_rejected(world: World, facts: di
 
 async def test_malformed_or_moved_record_is_rejected(world: World) -> None:
     token = new_token("ci")
-    good = ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_token(token))
-    for wrong in ({}, {**good.to_data(), "expires": "x"}, {**good.to_data(), "more": 1}, replace(good, name="other").to_data()):
-        await world.broker.put(SERVICE_ACCOUNT, "ci", wrong)
+    valid = ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_token(token))
+    for invalid in ({}, {**valid.to_data(), "expires": "x"}, {**valid.to_data(), "more": 1}, replace(valid, name="other").to_data()):
+        await world.broker.put(SERVICE_ACCOUNT, "ci", invalid)
         await settled()
         assert await world.identify(token, NOW) is None
 
@@ -226,7 +226,7 @@ async def test_an_account_of_another_server_is_another_though_its_version_is_the
     stores = [MemoryStore(lambda: NOW) for _ in tokens]
     for store, token in zip(stores, tokens, strict=True):
         await store.put(SERVICE_ACCOUNT, "ci", ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_token(token)).to_data())
-    line = BrokerOverALine(stores[0])
+    line = DisturbedBroker(stores[0])
     replica = Replica(line, first_wait=0.001, clock=lambda: NOW)
     loader, following = ServiceAccountLoader(replica), spawn(replica.run(), name="replica of a test")
     try:
@@ -253,23 +253,23 @@ async def test_rejection_has_reason_without_secret(world: World) -> None:
         new_token("nobody"): "service account nobody: not found",
         token[:-1]: "service account: .* mistyped",
     }
-    for shown, reason in expected.items():
-        refused = await world.loader.identify(shown, NOW)
+    for presented, reason in expected.items():
+        refused = await world.loader.identify(presented, NOW)
         assert isinstance(refused, InvalidToken)
         assert re.match(reason, refused.reason)
-        assert shown not in refused.reason
+        assert presented not in refused.reason
 
 
 def test_rules_do_not_confuse_accounts_and_users() -> None:
     account = build_account_identity(ServiceAccountRecord("ann", ("sales",), 1000.0, 99_000.0, ""), NOW)
-    person = user("ann@corp.com", subject="service_account/ann")
+    identity = user("ann@corp.com", subject="service_account/ann")
 
-    def holds(entry: str, who) -> bool:
-        return answer({"user": entry}, who) is True
+    def holds(entry: str, caller) -> bool:
+        return answer({"user": entry}, caller) is True
 
     assert holds("service_account/ann", account)
-    assert not holds("service_account/ann", person)
-    assert holds("oidc/service_account/ann", person)
+    assert not holds("service_account/ann", identity)
+    assert holds("oidc/service_account/ann", identity)
     for entry in ("ann", "ann@corp.com", "oidc/ann", "service_account/bob", "service_account/an"):
         assert not holds(entry, account)
     assert answer({"groups": "sales"}, account)

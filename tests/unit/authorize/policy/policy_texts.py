@@ -17,6 +17,6 @@ def criterion(written: dict[str, Any]) -> Criterion:
     return build_criterion(comparison)
 
 
-def answer(written: dict[str, Any], caller: Identity | None = None, *, now: float = NOW, **asked: Any) -> bool | str | None:
+def answer(written: dict[str, Any], caller: Identity | None = None, *, now: float = NOW, **facts: Any) -> bool | str | None:
     """True, False, None for unknown, "maybe" before sign-in."""
-    return ANSWERS[criterion(written).evaluate(EvaluationContext(request(**asked), caller, now)).value]
+    return ANSWERS[criterion(written).evaluate(EvaluationContext(request(**facts), caller, now)).value]

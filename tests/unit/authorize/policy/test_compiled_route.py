@@ -135,5 +135,5 @@ def test_needs_identity_unless_anonymous_requests_may_be_allowed(
     assert route.needs_identity is needs_identity
     if needs_identity:
         preflight = {"origin": b"https://o.example", "access_control_request_method": b"PUT"}
-        for asked in (request(), request(method="OPTIONS", **preflight)):
-            assert evaluate_route(asked, None, route, NOW).outcome is Outcome.SIGN_IN
+        for incoming in (request(), request(method="OPTIONS", **preflight)):
+            assert evaluate_route(incoming, None, route, NOW).outcome is Outcome.SIGN_IN

@@ -21,15 +21,15 @@ from tests.unit.authorize.builders import NOW, request, user
 ANSWERS = CriterionReasons(Reason.USER_LISTED, Reason.USER_NOT_LISTED, Reason.EMAIL_NOT_USABLE, Reason.NO_GROUPS)
 
 
-def words() -> CriterionDescription:
+def description() -> CriterionDescription:
     return CriterionDescription("a rule", "anything", lambda case: "")
 
 
 def trouble(error: type[Exception]) -> Callable[[object], int]:
-    def judge(asked: object) -> int:
+    def evaluate(incoming: object) -> int:
         raise error("odd")
 
-    return judge
+    return evaluate
 
 
 @pytest.mark.parametrize(
@@ -44,14 +44,14 @@ def trouble(error: type[Exception]) -> Callable[[object], int]:
 def test_a_negated_rule_turns_what_is_known_round(answer: int, value: int, negated: int, reason: Reason) -> None:
     case = EvaluationContext(request(), user(), NOW)
     for is_negated, expected in ((False, value), (True, negated)):
-        step = identity_criterion(words(), ANSWERS, lambda identity: answer, is_negated=is_negated).evaluate(case)
+        step = identity_criterion(description(), ANSWERS, lambda identity: answer, is_negated=is_negated).evaluate(case)
         assert (step.value, step.reason) == (expected, reason)
 
 
 @pytest.mark.parametrize("error", [ArithmeticError, AttributeError, LookupError, TypeError, ValueError])
 def test_what_can_not_be_evaluated_is_unknown(error: type[Exception]) -> None:
     for is_negated in (False, True):
-        step = request_criterion(words(), ANSWERS, trouble(error), is_negated=is_negated).evaluate(
+        step = request_criterion(description(), ANSWERS, trouble(error), is_negated=is_negated).evaluate(
             EvaluationContext(request(), user(), NOW)
         )
         assert (step.value, step.holds) == (UNKNOWN, False)
@@ -59,9 +59,9 @@ def test_what_can_not_be_evaluated_is_unknown(error: type[Exception]) -> None:
 
 def test_identity_rule_is_maybe_for_anonymous_caller() -> None:
     case = EvaluationContext(request(), None, NOW)
-    assert identity_criterion(words(), ANSWERS, trouble(ValueError)).evaluate(case).value == MAYBE
-    assert request_criterion(words(), ANSWERS, lambda case: TRUE, needs_identity=True).evaluate(case).value == MAYBE
-    assert request_criterion(words(), ANSWERS, lambda case: TRUE).evaluate(case).value == TRUE
+    assert identity_criterion(description(), ANSWERS, trouble(ValueError)).evaluate(case).value == MAYBE
+    assert request_criterion(description(), ANSWERS, lambda case: TRUE, needs_identity=True).evaluate(case).value == MAYBE
+    assert request_criterion(description(), ANSWERS, lambda case: TRUE).evaluate(case).value == TRUE
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,6 @@ def test_identity_rule_is_maybe_for_anonymous_caller() -> None:
 )
 def test_all_must_hold_and_the_first_that_does_not_ends_it(answers: list[int], value: int, referenced_inputs: int) -> None:
     trace: list[TraceStep] = []
-    looks = [request_criterion(words(), ANSWERS, lambda case, answer=answer: answer).compiled for answer in answers]
+    looks = [request_criterion(description(), ANSWERS, lambda case, answer=answer: answer).compiled for answer in answers]
     assert all_of(looks)(EvaluationContext(request(), user(), NOW), trace) == value
     assert len(trace) == referenced_inputs

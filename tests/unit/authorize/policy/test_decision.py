@@ -12,8 +12,8 @@ from tests.unit.authorize.builders import NOW, make_route, request, table, user
 ALLOWED, SIGN_IN, FORBIDDEN, NO_ROUTE = Outcome.ALLOWED, Outcome.SIGN_IN, Outcome.FORBIDDEN, Outcome.NO_ROUTE
 
 
-def decision(keys: dict[str, Any], caller: Identity | None, **asked: Any) -> Decision:
-    return decide(request(**asked), caller, table(make_route(**keys)), NOW)
+def decision(keys: dict[str, Any], caller: Identity | None, **facts: Any) -> Decision:
+    return decide(request(**facts), caller, table(make_route(**keys)), NOW)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_the_trace_holds_every_rule_looked_at_and_nothing_after_the_one_that_dec
 
 
 def test_a_preflight_passes_only_where_the_route_lets_it() -> None:
-    asked = {"method": "OPTIONS", "origin": b"https://o.example", "access_control_request_method": b"PUT"}
-    assert decision({"cors_allow_preflight": True}, None, **asked).is_allowed
-    assert decision({}, None, **asked).outcome is SIGN_IN
+    facts = {"method": "OPTIONS", "origin": b"https://o.example", "access_control_request_method": b"PUT"}
+    assert decision({"cors_allow_preflight": True}, None, **facts).is_allowed
+    assert decision({}, None, **facts).outcome is SIGN_IN
     assert decision({"cors_allow_preflight": True}, None).outcome is SIGN_IN
 
 

@@ -19,7 +19,7 @@ def explained(keys: dict[str, Any], caller: Identity | None, target: str = "/") 
 
 
 @pytest.mark.parametrize(
-    ("keys", "caller", "words", "params"),
+    ("keys", "caller", "text", "params"),
     [
         ({"allowed_users": ["x@x.org"]}, user(), "have access", {"reasons": Reason.USER_NOT_LISTED.value}),
         # That the provider is one of the route's is no reason for a refusal.
@@ -42,9 +42,9 @@ def explained(keys: dict[str, Any], caller: Identity | None, target: str = "/") 
         ({"allow_any_authenticated_user": True}, user(), "Allowed", {"reason": Reason.SIGNED_IN.value}),
     ],
 )
-def test_a_decision_is_one_plain_sentence(keys: dict[str, Any], caller: Identity | None, words: str, params: dict[str, Message]) -> None:
+def test_a_decision_is_one_plain_sentence(keys: dict[str, Any], caller: Identity | None, text: str, params: dict[str, Message]) -> None:
     found = explained(keys, caller)
-    assert words in found
+    assert text in found
     assert found.params == params
     assert found.endswith(".")
 
@@ -99,17 +99,17 @@ def test_wildcard_mismatch_names_reserved_host() -> None:
 
 def looked(target: str, *routes: Route, host: str = "app.example.com") -> list[tuple[int, tuple[str, ...]]]:
     """(index, misses) of each, of a miss its key and the values that it names; and what is found is what a decision finds."""
-    asked = request(target, host)
-    looks = route_candidates(asked, routes, HTTPS)
-    found = table(*routes).match(asked)
+    incoming = request(target, host)
+    looks = route_candidates(incoming, routes, HTTPS)
+    found = table(*routes).match(incoming)
     assert [look.route for look in looks if not look.mismatches] == ([found.route] if found else [])
     return [(look.index, tuple(map(facts, look.mismatches))) for look in looks]
 
 
 def facts(miss: str) -> str:
     """Its key, and each path, host, port, "TCP", "shadow" and the like in it."""
-    key, _, words = miss.partition(":")
-    return " ".join((key, *re.findall(r"\S*[/.*\d]\S*|default|TCP|CONNECT|shadow", words.replace(",", " "))))
+    key, _, text = miss.partition(":")
+    return " ".join((key, *re.findall(r"\S*[/.*\d]\S*|default|TCP|CONNECT|shadow", text.replace(",", " "))))
 
 
 def test_a_route_is_passed_over_for_each_condition_that_does_not_hold() -> None:

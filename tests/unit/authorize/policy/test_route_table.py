@@ -189,18 +189,18 @@ def test_ten_thousand_hosts_are_found_by_name() -> None:
 
 
 def test_unchanged_routes_are_reused_unless_client_ca_changes() -> None:
-    kept, gone, new = make_route("a.example.com"), make_route("b.example.com"), make_route("c.example.com")
-    first = RouteTable.build((kept, gone), client_ca=None)
-    second = RouteTable.build((new, kept), client_ca=None, previous=first)
-    assert [compiled.route for compiled in second.routes()] == [new, kept]
+    unchanged, gone, new = make_route("a.example.com"), make_route("b.example.com"), make_route("c.example.com")
+    first = RouteTable.build((unchanged, gone), client_ca=None)
+    second = RouteTable.build((new, unchanged), client_ca=None, previous=first)
+    assert [compiled.route for compiled in second.routes()] == [new, unchanged]
     assert second.routes()[1] is first.routes()[0]
-    third = RouteTable.build((new, kept), client_ca=b"authority", previous=second)
+    third = RouteTable.build((new, unchanged), client_ca=b"authority", previous=second)
     assert [compiled.client_ca is not None for compiled in third.routes()] == [True, True]
-    fourth = RouteTable.build((new, kept), client_ca=None, previous=third)
+    fourth = RouteTable.build((new, unchanged), client_ca=None, previous=third)
     assert [compiled.client_ca for compiled in fourth.routes()] == [None, None]
-    fifth = RouteTable.build((new, kept), client_ca=None, with_shadow=True, previous=fourth)
+    fifth = RouteTable.build((new, unchanged), client_ca=None, with_shadow=True, previous=fourth)
     assert not {*map(id, fifth.routes())} & {*map(id, fourth.routes())}
-    sixth = RouteTable.build((new, kept), client_ca=None, previous=fifth)
+    sixth = RouteTable.build((new, unchanged), client_ca=None, previous=fifth)
     assert not {*map(id, sixth.routes())} & {*map(id, fifth.routes())}
 
 

@@ -14,7 +14,7 @@ COOKIES = [b"a=b", b"_gate=x; c=\xfc"]
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "original",
     [
         request("/"),
         request("/a%2Fb/?x=%20&y", method="POST", source_ip="192.0.2.1"),
@@ -23,29 +23,29 @@ COOKIES = [b"a=b", b"_gate=x; c=\xfc"]
         request("/", headers=[(b"x-a", b"1"), (b"x-a", b"2"), (b"x-b", b"\xff")]),
     ],
 )
-def test_a_request_comes_back_the_same(asked):
-    told = pb.CheckRequest.FromString(to_check_request(asked, COOKIES, {"gate_route": "x"}).SerializeToString())
-    back, cookies = from_check_request(told, HTTPS)
+def test_a_request_comes_back_the_same(original):
+    check_request = pb.CheckRequest.FromString(to_check_request(original, COOKIES, {"gate_route": "x"}).SerializeToString())
+    back, cookies = from_check_request(check_request, HTTPS)
     assert cookies == COOKIES
-    assert (back.method, back.host_port, back.path, back.query) == (asked.method, asked.host_port, asked.path, asked.query)
-    assert (back.origin, back.access_control_request_method) == (asked.origin, asked.access_control_request_method)
-    assert back.source_ip == asked.source_ip
-    assert [pair for pair in back.headers if pair[0].startswith(b"x-")] == list(asked.headers)
+    assert (back.method, back.host_port, back.path, back.query) == (original.method, original.host_port, original.path, original.query)
+    assert (back.origin, back.access_control_request_method) == (original.origin, original.access_control_request_method)
+    assert back.source_ip == original.source_ip
+    assert [pair for pair in back.headers if pair[0].startswith(b"x-")] == list(original.headers)
 
 
-def told_by_envoy(**http: object) -> pb.CheckRequest:
-    told = pb.CheckRequest()
-    request = told.attributes.request.http
+def envoy_request(**http: object) -> pb.CheckRequest:
+    check_request = pb.CheckRequest()
+    request = check_request.attributes.request.http
     headers = http.pop("headers", {})
     for name, value in {"method": "GET", "host": "app.example.com", "path": "/", **http}.items():
         setattr(request, name, value)
     request.headers.update(headers)
-    return told
+    return check_request
 
 
 def test_envoy_request_is_canonicalized():
-    told = told_by_envoy(host="APP.example.com.:443", path="/a/../b?x=1", headers={":path": "/other", "cookie": "a=b; _gate=y"})
-    back, cookies = from_check_request(told, HTTPS)
+    check_request = envoy_request(host="APP.example.com.:443", path="/a/../b?x=1", headers={":path": "/other", "cookie": "a=b; _gate=y"})
+    back, cookies = from_check_request(check_request, HTTPS)
     assert (back.host_port, back.path, back.query) == ("app.example.com", "/b", "x=1")
     assert cookies == [b"a=b; _gate=y"]
 
@@ -55,22 +55,22 @@ def test_envoy_request_is_canonicalized():
 )
 def test_what_has_no_reading_is_refused(http):
     with pytest.raises(BadRequest):
-        from_check_request(told_by_envoy(**http), HTTPS)
+        from_check_request(envoy_request(**http), HTTPS)
 
 
 def test_a_certificate_that_can_not_be_read_is_none():
-    told = told_by_envoy()
+    check_request = envoy_request()
     for certificate in ("garbage", "-----BEGIN%20CERTIFICATE-----%0AAAAA%0A-----END%20CERTIFICATE-----", "%ff"):
-        told.attributes.source.certificate = certificate
-        assert from_check_request(told, HTTPS)[0].client_certificate is None
+        check_request.attributes.source.certificate = certificate
+        assert from_check_request(check_request, HTTPS)[0].client_certificate is None
 
 
 def test_certificate_for_other_server_name_is_ignored():
-    told = told_by_envoy()
-    told.attributes.source.certificate = quote(authority().issue("ann").pem.decode())
+    check_request = envoy_request()
+    check_request.attributes.source.certificate = quote(authority().issue("ann").pem.decode())
     for server_name, counts in (("", True), ("APP.example.com", True), ("other.example.com", False), ("example.com", False)):
-        told.attributes.tls_session.sni = server_name
-        assert (from_check_request(told, HTTPS)[0].client_certificate is not None) is counts
+        check_request.attributes.tls_session.sni = server_name
+        assert (from_check_request(check_request, HTTPS)[0].client_certificate is not None) is counts
 
 
 def test_text_beyond_latin_1_is_what_utf_8_had():

@@ -50,14 +50,14 @@ class Envoy:
     async def ask(
         self, path: str = "/", *, token: str = BEARER, extensions: dict[str, str] | None = None, **headers: str
     ) -> pb.CheckResponse:
-        asked = pb.CheckRequest()
-        http = asked.attributes.request.http
+        check_request = pb.CheckRequest()
+        http = check_request.attributes.request.http
         http.method, http.host, http.path = headers.pop("method", "GET"), headers.pop("host", "app.example.com"), path
         http.headers.update({name.replace("_", "-"): value for name, value in headers.items()})
-        asked.attributes.context_extensions.update(extensions or {})
+        check_request.attributes.context_extensions.update(extensions or {})
         metadata = [("authorization", f"Bearer {token}")] if token else []
         call = self.channel.unary_unary(CHECK, pb.CheckRequest.SerializeToString, pb.CheckResponse.FromString)
-        return await call(asked, metadata=metadata, timeout=5)
+        return await call(check_request, metadata=metadata, timeout=5)
 
     def cookie(self, session_id: str = "s1") -> str:
         return f"theme=dark; {signed_in(self.cookies, session_id, 'app.example.com', issued=1000.0, expires=2000.0)}"
@@ -73,9 +73,9 @@ async def envoy(tmp_path: Path) -> AsyncIterator[Envoy]:
         service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW)
         await broker.sign_in()
         await settled()
-        words = ExtAuthzResponder(options, AuthorizationPipeline(options, service, SharedResources(), lambda: NOW))
+        responder = ExtAuthzResponder(options, AuthorizationPipeline(options, service, SharedResources(), lambda: NOW))
         services = RpcServices(options)
-        services.open(broker, ExtAuthzDependencies(lambda: service, lambda: words, replica, recorder(), timeout=0.05))
+        services.open(broker, ExtAuthzDependencies(lambda: service, lambda: responder, replica, recorder(), timeout=0.05))
         await services.start()
         assert options.grpc_address == HostPort("127.0.0.1", port)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -95,10 +95,10 @@ async def test_allowed_request_gets_identity_headers_and_removals(envoy):
     claimed = {"x_gate_jwt_assertion": "forged", "x_gate_claim_email": "boss@corp.com", "X_Gate_Claim_groups": "admins", "x_other": "1"}
     answer = await envoy.ask(cookie=envoy.cookie(), authorization="Gate abc", **claimed)
     assert answer.status.code == code_pb2.OK
-    told = added(answer)
-    assert told["x-gate-claim-email"] == "ann@corp.com"
-    assert told["x-gate-jwt-assertion"].count(".") == 2
-    assert told["cookie"] == "theme=dark"
+    headers = added(answer)
+    assert headers["x-gate-claim-email"] == "ann@corp.com"
+    assert headers["x-gate-jwt-assertion"].count(".") == 2
+    assert headers["cookie"] == "theme=dark"
     removed = {name.lower() for name in answer.ok_response.headers_to_remove}
     assert {"x-gate-claim-groups", "authorization"} <= removed
     assert "x-other" not in removed
@@ -111,13 +111,13 @@ async def test_cached_response_is_not_shared_between_users(envoy):
     await settled()
     cookies = {"ann@corp.com": envoy.cookie(), "eve@corp.com": envoy.cookie("s2"), "": "", "long": f"{envoy.cookie()}; a={'x' * 4000}"}
     for _ in range(2):
-        for person, cookie in cookies.items():
-            answer = await envoy.ask(cookie=cookie, x_gate_role="admin", **({"x_gate_other": "1"} if person == "long" else {}))
-            assert added(answer).get("x-gate-claim-email", "") == (person if "@" in person else "ann@corp.com" if person else "")
+        for username, cookie in cookies.items():
+            answer = await envoy.ask(cookie=cookie, x_gate_role="admin", **({"x_gate_other": "1"} if username == "long" else {}))
+            assert added(answer).get("x-gate-claim-email", "") == (username if "@" in username else "ann@corp.com" if username else "")
             removed = set(answer.ok_response.headers_to_remove)
-            assert removed == ({"x-gate-role", "x-gate-other"} if person == "long" else {"x-gate-role"} if person else set())
+            assert removed == ({"x-gate-role", "x-gate-other"} if username == "long" else {"x-gate-role"} if username else set())
             assert added(answer).get("cookie", "") == (
-                f"theme=dark; a={'x' * 4000}" if person == "long" else "theme=dark" if person else ""
+                f"theme=dark; a={'x' * 4000}" if username == "long" else "theme=dark" if username else ""
             )
     await envoy.broker.delete(SESSION, "s2")
     await settled()
@@ -232,19 +232,19 @@ async def test_what_is_no_question_is_answered_nothing(envoy):
 
 
 async def test_a_token_in_a_question_opens_no_other_method(envoy):
-    asked = pb.CheckRequest()
-    asked.attributes.context_extensions["gate_token"] = BEARER
+    check_request = pb.CheckRequest()
+    check_request.attributes.context_extensions["gate_token"] = BEARER
     with pytest.raises(grpc.aio.AioRpcError) as error:
-        await envoy.channel.unary_unary("/databroker.DataBrokerService/Get")(asked.SerializeToString(), timeout=5)
+        await envoy.channel.unary_unary("/databroker.DataBrokerService/Get")(check_request.SerializeToString(), timeout=5)
     assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 async def test_invalid_gate_token_is_rejected_despite_extension_token(envoy):
-    asked = pb.CheckRequest()
-    asked.attributes.context_extensions["gate_token"] = BEARER
+    check_request = pb.CheckRequest()
+    check_request.attributes.context_extensions["gate_token"] = BEARER
     call = envoy.channel.unary_unary(CHECK, pb.CheckRequest.SerializeToString, pb.CheckResponse.FromString)
     with pytest.raises(grpc.aio.AioRpcError) as error:
-        await call(asked, metadata=[(TOKEN, "x")], timeout=5)
+        await call(check_request, metadata=[(TOKEN, "x")], timeout=5)
     assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 

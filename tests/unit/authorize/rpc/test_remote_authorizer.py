@@ -23,15 +23,15 @@ class Channel:
     """Fake that responds with this metadata or fails, and records the requests."""
 
     def __init__(self, metadata: dict[str, Any] | None = None, error: Exception | None = None):
-        self.metadata, self.error, self.asked = metadata, error, []
+        self.metadata, self.error, self.requests = metadata, error, []
 
-    async def call(self, method: str, asked: pb.CheckRequest, answer: Any, *, idempotent: bool) -> pb.CheckResponse:
-        self.asked.append(asked)
+    async def call(self, method: str, check_request: pb.CheckRequest, answer: Any, *, idempotent: bool) -> pb.CheckResponse:
+        self.requests.append(check_request)
         if self.error is not None:
             raise self.error
-        told = pb.CheckResponse()
-        told.dynamic_metadata.update(self.metadata or {})
-        return told
+        response = pb.CheckResponse()
+        response.dynamic_metadata.update(self.metadata or {})
+        return response
 
 
 class SeenReplica(Replica):
@@ -48,7 +48,7 @@ async def test_the_route_and_what_was_seen_go_with_the_question(tmp_path):
     (route,) = remote.routes.routes()
     channel.metadata = {"outcome": "ALLOWED", "route": route.id, "trace": [STEP]}
     assert (await remote.check(request(), [])).decision.is_allowed
-    extensions = channel.asked[0].attributes.context_extensions
+    extensions = channel.requests[0].attributes.context_extensions
     assert (extensions[check_attributes.ROUTE], extensions[check_attributes.SYNC_TOKEN]) == (route.id, "life:7")
 
 
@@ -101,4 +101,4 @@ async def test_failures_map_to_errors(tmp_path, code, kind):
 async def test_request_without_route_is_decided_locally(tmp_path):
     channel = Channel()
     assert (await authorizer(tmp_path, channel).check(request(host="unknown.example.com"), [])).decision.route is None
-    assert channel.asked == []
+    assert channel.requests == []

@@ -25,8 +25,8 @@ def options(database: None, tmp_path: Path) -> Options:
 
 
 def decided(name: str, at: datetime = NOON, **columns: str) -> None:
-    said = {"display_name": f"{name}@corp.com", "user_id": f"oidc/{name}", "outcome": "allowed", "url": "app.example.com/", **columns}
-    LoggedDecision.objects.create(decided_at=at, duration_seconds=0, snapshot="{}", **said)
+    values = {"display_name": f"{name}@corp.com", "user_id": f"oidc/{name}", "outcome": "allowed", "url": "app.example.com/", **columns}
+    LoggedDecision.objects.create(decided_at=at, duration_seconds=0, snapshot="{}", **values)
 
 
 def found(options: Options, **query: str) -> list[str]:
@@ -150,7 +150,7 @@ def test_of_a_large_log_the_newest_are_looked_through_for_what_no_index_has(monk
 
 
 @pytest.mark.usefixtures("logged")
-def test_excess_words_are_ignored() -> None:
+def test_excess_terms_are_ignored() -> None:
     assert search(LoggedDecision.objects.all(), "corp " * 8 + "nothing " * 1000).count() == 4
 
 

@@ -21,22 +21,22 @@ def decided(*moments: datetime) -> None:
         LoggedDecision.objects.create(decided_at=at, url=f"a.example/{number}", outcome="allowed", duration_seconds=0, snapshot="{}")
 
 
-def told(page: TimelinePage, zone: ZoneInfo) -> list[tuple[str, list[tuple[str, int]]]]:
+def outline(page: TimelinePage, zone: ZoneInfo) -> list[tuple[str, list[tuple[str, int]]]]:
     return [(str(day.day), [(f"{each.starts_at.astimezone(zone):%H:%M %z}", len(each.rows)) for each in day.hours]) for day in page.days]
 
 
 def test_the_newest_come_first_under_their_day_and_hour() -> None:
     decided(datetime(2027, 1, 15, 22, 10, tzinfo=UTC), datetime(2027, 1, 15, 22, 50, tzinfo=UTC), datetime(2027, 1, 15, 23, 5, tzinfo=UTC))
     rows = LoggedDecision.objects.all()
-    assert told(paginate(rows, "", UTC_ZONE), UTC_ZONE) == [("2027-01-15", [("23:00 +0000", 1), ("22:00 +0000", 2)])]
-    assert told(paginate(rows, "", BERLIN), BERLIN) == [("2027-01-16", [("00:00 +0100", 1)]), ("2027-01-15", [("23:00 +0100", 2)])]
-    assert told(paginate(rows, "", KOLKATA), KOLKATA) == [("2027-01-16", [("04:00 +0530", 2), ("03:00 +0530", 1)])]
+    assert outline(paginate(rows, "", UTC_ZONE), UTC_ZONE) == [("2027-01-15", [("23:00 +0000", 1), ("22:00 +0000", 2)])]
+    assert outline(paginate(rows, "", BERLIN), BERLIN) == [("2027-01-16", [("00:00 +0100", 1)]), ("2027-01-15", [("23:00 +0100", 2)])]
+    assert outline(paginate(rows, "", KOLKATA), KOLKATA) == [("2027-01-16", [("04:00 +0530", 2), ("03:00 +0530", 1)])]
 
 
 def test_repeated_autumn_hour_is_listed_separately() -> None:
     decided(datetime(2027, 10, 31, 0, 30, tzinfo=UTC), datetime(2027, 10, 31, 1, 30, tzinfo=UTC))
     page = paginate(LoggedDecision.objects.all(), "", BERLIN)
-    assert told(page, BERLIN) == [("2027-10-31", [("02:00 +0100", 1), ("02:00 +0200", 1)])]
+    assert outline(page, BERLIN) == [("2027-10-31", [("02:00 +0100", 1), ("02:00 +0200", 1)])]
 
 
 def test_pages_hold_each_decision_once_also_of_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,9 +46,9 @@ def test_pages_hold_each_decision_once_also_of_the_same_moment(monkeypatch: pyte
     seen, before = [], ""
     while True:
         page = paginate(LoggedDecision.objects.all(), before, UTC_ZONE)
-        shown = [row.pk for day in page.days for hour in day.hours for row in hour.rows]
-        assert len(shown) <= 3
-        seen += shown
+        displayed = [row.pk for day in page.days for hour in day.hours for row in hour.rows]
+        assert len(displayed) <= 3
+        seen += displayed
         if page.next_page is None:
             break
         before = page.next_page["before"]
@@ -65,28 +65,28 @@ def test_an_empty_log_has_no_days() -> None:
     assert paginate(LoggedDecision.objects.all(), "", UTC_ZONE) == TimelinePage([], None)
 
 
-def asked(wanted: str, session: dict[str, Any]) -> tuple[str, bool, bool]:
+def resolve(wanted: str, session: dict[str, Any]) -> tuple[str, bool, bool]:
     found = select_zone(SimpleNamespace(GET={"zone": wanted} if wanted else {}, session=session), "Asia/Kolkata")
     return str(found.zone), bool(found.problem), found.is_chosen
 
 
 def test_zone_is_unchosen_by_default() -> None:
     session: dict[str, Any] = {}
-    assert asked("", session) == ("Asia/Kolkata", False, False)
-    assert asked("Europe/Berlin", session) == ("Europe/Berlin", False, True)
-    assert asked("", session) == ("Europe/Berlin", False, True)
-    assert asked("UTC", session) == asked("", session) == ("UTC", False, True)
+    assert resolve("", session) == ("Asia/Kolkata", False, False)
+    assert resolve("Europe/Berlin", session) == ("Europe/Berlin", False, True)
+    assert resolve("", session) == ("Europe/Berlin", False, True)
+    assert resolve("UTC", session) == resolve("", session) == ("UTC", False, True)
 
 
 @pytest.mark.parametrize("wanted", ["Mars/Olympus", "../UTC", "/etc/passwd", "utc\x00", "x" * 5000])
 def test_invalid_zone_is_reported_and_ignored(wanted: str) -> None:
     session: dict[str, Any] = {}
-    assert asked(wanted, session) == ("Asia/Kolkata", True, True)
+    assert resolve(wanted, session) == ("Asia/Kolkata", True, True)
     assert session == {}
 
 
 def test_unknown_stored_zone_is_ignored() -> None:
-    assert asked("", {"timeline_zone": "Mars/Olympus"})[0] == "Asia/Kolkata"
+    assert resolve("", {"timeline_zone": "Mars/Olympus"})[0] == "Asia/Kolkata"
 
 
 def test_the_form_offers_places() -> None:

@@ -50,19 +50,19 @@ async def test_metadata_token_is_fetched_once_per_audience(tokens: IdentityToken
     assert jwt.decode(first, options={"verify_signature": False})["aud"] == SERVICE
     assert await tokens.token_for(SERVICE) == first
     assert await tokens.token_for(OTHER) != first
-    assert cloud.asked == [SERVICE, OTHER]
+    assert cloud.requested_audiences == [SERVICE, OTHER]
     assert repr(tokens) == "<IdentityTokens 2 held>"
 
 
 async def test_with_a_service_account_a_signed_assertion_is_exchanged(tmp_path: Path, cloud: Cloud, clock: Clock) -> None:
     token = await with_account(tmp_path, cloud, clock).token_for(SERVICE)
     claims = jwt.decode(token, options={"verify_signature": False})
-    assert (claims["aud"], claims["email"], cloud.asked) == (SERVICE, ACCOUNT, [SERVICE])
+    assert (claims["aud"], claims["email"], cloud.requested_audiences) == (SERVICE, ACCOUNT, [SERVICE])
 
 
 async def test_many_requests_at_once_fetch_one_token(tokens: IdentityTokens, cloud: Cloud) -> None:
     assert set(await asyncio.gather(*(tokens.token_for(SERVICE) for _ in range(50)))) == set(cloud.tokens)
-    assert cloud.asked == [SERVICE]
+    assert cloud.requested_audiences == [SERVICE]
 
 
 async def test_a_token_is_renewed_in_the_background_before_it_can_not_be_used(tokens: IdentityTokens, cloud: Cloud, clock: Clock) -> None:
@@ -74,7 +74,7 @@ async def test_a_token_is_renewed_in_the_background_before_it_can_not_be_used(to
     while await tokens.token_for(SERVICE) == first:
         await asyncio.sleep(0.001)
     assert await tokens.token_for(SERVICE) == cloud.tokens[1]
-    assert cloud.asked == [SERVICE, SERVICE]
+    assert cloud.requested_audiences == [SERVICE, SERVICE]
 
 
 async def test_in_its_last_minute_a_token_is_not_used(tokens: IdentityTokens, cloud: Cloud, clock: Clock) -> None:
@@ -84,7 +84,7 @@ async def test_in_its_last_minute_a_token_is_not_used(tokens: IdentityTokens, cl
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "invalid",
     [
         {"bend": {"aud": OTHER}},
         {"bend": {"aud": [SERVICE, OTHER]}},
@@ -101,16 +101,16 @@ async def test_in_its_last_minute_a_token_is_not_used(tokens: IdentityTokens, cl
     ids=str,
 )
 async def test_what_is_no_token_for_this_upstream_is_not_sent(
-    tokens: IdentityTokens, cloud: Cloud, clock: Clock, wrong: dict[str, Any]
+    tokens: IdentityTokens, cloud: Cloud, clock: Clock, invalid: dict[str, Any]
 ) -> None:
-    for name, value in wrong.items():
+    for name, value in invalid.items():
         setattr(cloud, name, value)
     with pytest.raises(UpstreamCredentialsUnavailable):
         await tokens.token_for(SERVICE)
     cloud.bend, cloud.answer, cloud.flavor, cloud.is_signed = {}, None, "Google", True
     with pytest.raises(UpstreamCredentialsUnavailable):
         await tokens.token_for(SERVICE)
-    assert len(cloud.asked) == 1, "a failure is not repeated at once"
+    assert len(cloud.requested_audiences) == 1, "a failure is not repeated at once"
     clock.now += cloud_serverless.FAILURE_SECONDS
     assert await tokens.token_for(SERVICE) == cloud.tokens[-1]
 
@@ -129,6 +129,6 @@ async def test_repr_has_no_token_or_key(tmp_path: Path, cloud: Cloud, clock: Clo
     cloud.answer = (200, b'{"id_token": 5}')
     with pytest.raises(UpstreamCredentialsUnavailable):
         await tokens.token_for(OTHER)
-    shown = repr(tokens) + repr(vars(tokens)) + repr(logged)
-    assert token not in shown
-    assert "PRIVATE" not in shown
+    text = repr(tokens) + repr(vars(tokens)) + repr(logged)
+    assert token not in text
+    assert "PRIVATE" not in text

@@ -28,67 +28,69 @@ FOREIGN = user(
 )
 
 
-def told(tmp_path: Path, identity: Identity | None, /, *, certificate: ClientCertificate | None = None, **keys: Any) -> dict[str, str]:
+def rendered_headers(
+    tmp_path: Path, identity: Identity | None, /, *, certificate: ClientCertificate | None = None, **keys: Any
+) -> dict[str, str]:
     made = IdentityHeaders(make_options(tmp_path), SigningKey.from_options(make_options(tmp_path)))
     route = compile_route(make_route(**keys), "policy[0]")
-    asked = request("/", client_certificate=certificate)
-    first = made.headers_for(asked, route, identity, NOW, "one")
-    assert [name for name, _ in made.headers_for(asked, route, identity, NOW, "two")] == [name for name, _ in first]
+    incoming = request("/", client_certificate=certificate)
+    first = made.headers_for(incoming, route, identity, NOW, "one")
+    assert [name for name, _ in made.headers_for(incoming, route, identity, NOW, "two")] == [name for name, _ in first]
     return {name.decode(): value.decode() for name, value in first}
 
 
 def test_preset_omits_unknown_values(tmp_path: Path) -> None:
-    person = user(groups=("g1", "Sales, EU"), claims={"preferred_username": ("ann",)})
-    assert told(tmp_path, person, identity_headers="remote-user") == {
+    identity = user(groups=("g1", "Sales, EU"), claims={"preferred_username": ("ann",)})
+    assert rendered_headers(tmp_path, identity, identity_headers="remote-user") == {
         "remote-user": "oidc/1",
         "remote-email": "ann@corp.com",
         "remote-groups": "g1,Sales%2C EU",
     }
-    assert told(tmp_path, user("", verified_email=""), identity_headers="remote-user") == {"remote-user": "oidc/1"}
+    assert rendered_headers(tmp_path, user("", verified_email=""), identity_headers="remote-user") == {"remote-user": "oidc/1"}
     from_claim = {"identity_headers": "remote-user", "set_request_headers": {"Remote-User": "${claim.preferred_username}"}}
-    assert told(tmp_path, person, **from_claim)["remote-user"] == "ann"
-    assert told(tmp_path, None, identity_headers="remote-user") == {}
+    assert rendered_headers(tmp_path, identity, **from_claim)["remote-user"] == "ann"
+    assert rendered_headers(tmp_path, None, identity_headers="remote-user") == {}
 
 
 def test_external_identity_has_only_id_and_assertion(tmp_path: Path) -> None:
     """An application would take their name for one of our people's."""
-    assert told(tmp_path, FOREIGN, identity_headers="oauth2-proxy") == {}
-    assert told(tmp_path, FOREIGN, identity_headers="remote-user") == {"remote-user": "https://ci.example.com#alice"}
-    assert told(tmp_path, FOREIGN, set_request_headers={"X-User": "${user}"}) == {"x-user": "https://ci.example.com#alice"}
+    assert rendered_headers(tmp_path, FOREIGN, identity_headers="oauth2-proxy") == {}
+    assert rendered_headers(tmp_path, FOREIGN, identity_headers="remote-user") == {"remote-user": "https://ci.example.com#alice"}
+    assert rendered_headers(tmp_path, FOREIGN, set_request_headers={"X-User": "${user}"}) == {"x-user": "https://ci.example.com#alice"}
     account = user("", user_id="service_account/alice", subject="alice", provider="service_account")
-    assert "x-forwarded-user" not in told(tmp_path, account, identity_headers="oauth2-proxy")
+    assert "x-forwarded-user" not in rendered_headers(tmp_path, account, identity_headers="oauth2-proxy")
 
 
 @pytest.mark.parametrize("empty", [("",), [""], ""])
 def test_an_empty_claim_is_none(tmp_path: Path, empty: Any) -> None:
     """An application may treat an empty name as internal, or as its first account."""
-    person = user(claims={"preferred_username": empty})
-    assert "x-forwarded-preferred-username" not in told(tmp_path, person, identity_headers="oauth2-proxy")
+    identity = user(claims={"preferred_username": empty})
+    assert "x-forwarded-preferred-username" not in rendered_headers(tmp_path, identity, identity_headers="oauth2-proxy")
     with pytest.raises(NoIdentity):
-        told(tmp_path, person, set_request_headers={"Authorization": "App ${claim.preferred_username}"})
+        rendered_headers(tmp_path, identity, set_request_headers={"Authorization": "App ${claim.preferred_username}"})
 
 
 def test_a_claim_never_ends_its_header(tmp_path: Path) -> None:
     evil = user(claims={"team": ("a\r\nX-Admin: 1",), "name": ("J\u00fcrgen",)})
-    found = told(tmp_path, evil, set_request_headers={"X-Team": "team=${claim.team}; ${user}"})
+    found = rendered_headers(tmp_path, evil, set_request_headers={"X-Team": "team=${claim.team}; ${user}"})
     assert found == {"x-team": "team=a%0D%0AX-Admin: 1; oidc/1"}
 
 
 def test_authorization_in_nobodys_name_is_refused(tmp_path: Path) -> None:
     keys = {"set_request_headers": {"Authorization": "App ${claim.key}"}}
-    assert told(tmp_path, user(claims={"key": ("k1",)}), **keys) == {"authorization": "App k1"}
-    for nobody in (user(), None):
+    assert rendered_headers(tmp_path, user(claims={"key": ("k1",)}), **keys) == {"authorization": "App k1"}
+    for identity_ in (user(), None):
         with pytest.raises(NoIdentity, match=r"claim\.key"):
-            told(tmp_path, nobody, **keys)
+            rendered_headers(tmp_path, identity_, **keys)
 
 
 def test_request_variables_are_rendered_per_request(tmp_path: Path) -> None:
     made = IdentityHeaders(make_options(tmp_path), SigningKey.from_options(make_options(tmp_path)))
     keys = {"X-Trace": "${user}/${request_id}", "X-Certificate": "${client_certificate.fingerprint}", "X-User": "${user}"}
-    route, person = compile_route(make_route(set_request_headers=keys), "policy[0]"), user()
-    shown = request("/", client_certificate=ClientCertificate("f1", "spki", "CN=x"))
-    assert made.headers_for(request("/"), route, person, NOW, "r1") == ((b"x-user", b"oidc/1"), (b"x-trace", b"oidc/1/r1"))
-    assert dict(made.headers_for(shown, route, person, NOW, "r2")) == {
+    route, identity = compile_route(make_route(set_request_headers=keys), "policy[0]"), user()
+    incoming = request("/", client_certificate=ClientCertificate("f1", "spki", "CN=x"))
+    assert made.headers_for(request("/"), route, identity, NOW, "r1") == ((b"x-user", b"oidc/1"), (b"x-trace", b"oidc/1/r1"))
+    assert dict(made.headers_for(incoming, route, identity, NOW, "r2")) == {
         b"x-user": b"oidc/1",
         b"x-trace": b"oidc/1/r2",
         b"x-certificate": b"f1",

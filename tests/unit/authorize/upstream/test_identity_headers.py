@@ -73,9 +73,9 @@ def test_unverified_email_is_not_released(made: IdentityHeaders, key: SigningKey
 
 def test_external_claims_are_not_released(tmp_path: Path, key: SigningKey) -> None:
     made = IdentityHeaders(make_options(tmp_path, jwt_claims_headers=[*CLAIMS, "roles"], groups_claim="roles"), key)
-    said = {"email": ("ceo@corp.com",), "name": ("CEO",), "groups": ("g1",), "roles": ("g1",), "team": ("ci",)}
-    who = user("", user_id="https://ci.example.com#bot", subject="bot", provider="jwt", claims=said)
-    sent = headers(made, who)
+    external_claims = {"email": ("ceo@corp.com",), "name": ("CEO",), "groups": ("g1",), "roles": ("g1",), "team": ("ci",)}
+    caller = user("", user_id="https://ci.example.com#bot", subject="bot", provider="jwt", claims=external_claims)
+    sent = headers(made, caller)
     assert claims(key, sent.pop(ASSERTION.decode()))["sub"] == "https://ci.example.com#bot"
     assert sent == {"x-gate-claim-user": "https://ci.example.com#bot", "x-gate-claim-team": "ci"}
 
@@ -131,11 +131,11 @@ def test_a_claim_of_the_provider_does_not_replace_what_is_attested(made: Identit
 def test_name_claims_never_equal_other_users_address_or_id(tmp_path: Path, key: SigningKey, claim: str) -> None:
     made = IdentityHeaders(make_options(tmp_path, jwt_claims_headers=[claim]), key)
     route = compile_route(make_route(pass_identity_headers=True, set_request_headers={"Remote-Name": f"${{claim.{claim}}}"}), "policy[0]")
-    for number, (value, told) in enumerate(
+    for number, (value, expected) in enumerate(
         {"Ann": "Ann", "ceo@corp.com": None, "ceo@corp.com (corp/ceo)": None, "x (corp/ceo)": None}.items()
     ):
         found = headers(made, user("", session_id=f"s{number}", claims={claim: (value,)}), route=route)
-        assert (found.get(f"x-gate-claim-{claim}"), found.get("remote-name")) == (told, told)
+        assert (found.get(f"x-gate-claim-{claim}"), found.get("remote-name")) == (expected, expected)
 
 
 def test_route_without_identity_headers_sends_none(made: IdentityHeaders) -> None:
@@ -226,7 +226,7 @@ def test_the_verifier_that_we_document_takes_no_forged_assertion(key: SigningKey
         claims(key, forged(key, change))
 
 
-def told(tmp_path: Path, key: SigningKey, route: dict[str, Any], **settings: Any) -> tuple[Any, Any]:
+def released(tmp_path: Path, key: SigningKey, route: dict[str, Any], **settings: Any) -> tuple[Any, Any]:
     """The groups in the assertion, and in the header."""
     made = IdentityHeaders(make_options(tmp_path, jwt_claims_headers=["groups"], **settings), key)
     compiled = compile_route(make_route(pass_identity_headers=True, **route), "policy[0]")
@@ -250,7 +250,7 @@ def told(tmp_path: Path, key: SigningKey, route: dict[str, Any], **settings: Any
 def test_a_filter_leaves_the_groups_that_the_upstream_needs(
     tmp_path: Path, key: SigningKey, settings: dict[str, Any], route: dict[str, Any], groups: list[str]
 ) -> None:
-    assert told(tmp_path, key, route, **settings) == (groups, ",".join(groups) or None)
+    assert released(tmp_path, key, route, **settings) == (groups, ",".join(groups) or None)
 
 
 def test_own_assertion_uses_global_group_filter(tmp_path: Path, key: SigningKey) -> None:

@@ -20,7 +20,7 @@ from foundation.errors import NoIdentity, UpstreamCredentialsUnavailable
 from tests.support.authenticate_site import Clock
 from tests.support.fake_idp import Answer, FakeIdP
 from tests.support.options import make_options
-from tests.support.renewals import Renewals
+from tests.support.session_refresh import RefreshEnvironment
 from tests.unit.authorize.builders import make_route, user
 
 
@@ -35,7 +35,7 @@ BOTH = route_of(**{"X-Access": "${access_token}", "X-Id": "a $$ ${id_token} z"})
 
 
 class Stage:
-    def __init__(self, directory: Path, renewals: Renewals):
+    def __init__(self, directory: Path, renewals: RefreshEnvironment):
         self.renewals = renewals
         self.idp, self.clock = renewals.idp, renewals.clock
         self.options = make_options(directory, idp_provider_url=renewals.idp.issuer)
@@ -61,13 +61,13 @@ async def idp() -> AsyncIterator[FakeIdP]:
 @pytest.fixture
 async def stage(tmp_path: Path, idp: FakeIdP) -> AsyncIterator[Stage]:
     clock = Clock()
-    renewals = Renewals(tmp_path, idp, MemoryStore(clock), clock)
+    renewals = RefreshEnvironment(tmp_path, idp, MemoryStore(clock), clock)
     yield Stage(tmp_path, renewals)
     await renewals.close()
 
 
 @asynccontextmanager
-async def refreshing(renewals: Renewals) -> AsyncIterator[None]:
+async def refreshing(renewals: RefreshEnvironment) -> AsyncIterator[None]:
     """The elected process only handles requests, because its schedule does not run."""
     task = asyncio.create_task(renewals.worker._follow())
     try:
@@ -98,8 +98,8 @@ async def test_an_old_token_is_refreshed_once_for_all_that_wait(stage: Stage, ah
     several = [stage.tokens(ACCESS), stage.tokens(ACCESS)]  # as in two processes
     stage.clock.ahead = ahead
     async with refreshing(stage.renewals):
-        person = ann()
-        found = await asyncio.gather(*(tokens.headers_for(ACCESS, person) for tokens in several for _ in range(20)))
+        identity = ann()
+        found = await asyncio.gather(*(tokens.headers_for(ACCESS, identity) for tokens in several for _ in range(20)))
     after = await stage.renewals.session()
     assert after is not None
     assert after.access_token != before.access_token
@@ -112,8 +112,8 @@ async def test_an_id_token_is_refreshed_while_the_access_token_lasts(stage: Stag
     await stage.change(access_token_expires_at=stage.clock() + 40_000)
     stage.clock.ahead = 7200
     async with refreshing(stage.renewals):
-        ((_, told),) = await stage.tokens(ID).headers_for(ID, ann())
-    assert told != before.id_token.encode()
+        ((_, token_header),) = await stage.tokens(ID).headers_for(ID, ann())
+    assert token_header != before.id_token.encode()
     assert stage.idp.refreshed == 1
 
 
@@ -140,12 +140,12 @@ async def test_refresh_without_id_token_is_tried_once(stage: Stage) -> None:
 
 async def test_without_a_refresh_token_a_token_is_used_to_its_end_and_no_further(stage: Stage) -> None:
     session = await stage.renewals.signed_in(refresh_token="")
-    tokens, person = stage.tokens(ACCESS), ann()
+    tokens, identity = stage.tokens(ACCESS), ann()
     stage.clock.ahead = 3590
-    assert await tokens.headers_for(ACCESS, person) == ((b"authorization", b"Bearer " + session.access_token.encode()),)
+    assert await tokens.headers_for(ACCESS, identity) == ((b"authorization", b"Bearer " + session.access_token.encode()),)
     stage.clock.ahead = 3601
     with pytest.raises(NoIdentity, match="sign out"):
-        await tokens.headers_for(ACCESS, person)
+        await tokens.headers_for(ACCESS, identity)
 
 
 async def test_failed_refresh_is_not_retried_immediately(stage: Stage) -> None:
@@ -181,9 +181,9 @@ async def test_what_is_no_token_goes_nowhere(stage: Stage, token: str) -> None:
 
 async def test_user_of_other_provider_has_no_token(stage: Stage) -> None:
     await stage.renewals.signed_in()
-    for person in (user(session_id="another"), user(session_id="bearer/x")):
+    for identity in (user(session_id="another"), user(session_id="bearer/x")):
         with pytest.raises(NoIdentity, match="not signed in"):
-            await stage.tokens(ACCESS).headers_for(ACCESS, person)
+            await stage.tokens(ACCESS).headers_for(ACCESS, identity)
     await stage.change(issuer="https://elsewhere.example")
     with pytest.raises(NoIdentity, match="not signed in"):
         await stage.tokens(ACCESS).headers_for(ACCESS, ann())
@@ -216,10 +216,10 @@ async def test_tokens_are_neither_logged_nor_displayed(stage: Stage) -> None:
         async with refreshing(stage.renewals):
             with pytest.raises(UpstreamCredentialsUnavailable) as refused:
                 await tokens.headers_for(ACCESS, ann())
-    shown = f"{logs} {refused.value!r} {tokens!r} {SessionTokens.from_session(session)!r}"
+    text = f"{logs} {refused.value!r} {tokens!r} {SessionTokens.from_session(session)!r}"
     assert logs
-    assert "the-marker" not in shown
-    assert session.id_token not in shown
+    assert "the-marker" not in text
+    assert session.id_token not in text
 
 
 async def test_route_without_tokens_needs_no_broker(stage: Stage) -> None:

@@ -36,8 +36,8 @@ def credentials(tmp_path: Path, cloud: Cloud) -> UpstreamCredentials:
 
 def made(tmp_path: Path, *routes: CompiledRoute, **settings: object) -> UpstreamCredentials:
     options = make_options(tmp_path, **settings)
-    told = IdentityHeaders(options, SigningKey.from_options(options)).released_groups
-    return UpstreamCredentials(options, RouteTable.build([compiled.route for compiled in routes], client_ca=None), told)
+    released = IdentityHeaders(options, SigningKey.from_options(options)).released_groups
+    return UpstreamCredentials(options, RouteTable.build([compiled.route for compiled in routes], client_ca=None), released)
 
 
 async def test_cluster_gets_impersonation_headers(credentials: UpstreamCredentials) -> None:
@@ -52,8 +52,8 @@ async def test_cluster_gets_impersonation_headers(credentials: UpstreamCredentia
 async def test_basic_auth_is_sent_for_every_user(tmp_path: Path) -> None:
     old = compile_route(make_route("old.example.com", basic_auth={"user": "gate", "password": "pass"}), "policy[0]")
     found = made(tmp_path, old)
-    for person in (user(), None):
-        assert await found.headers_for(old, person) == ((b"authorization", b"Basic Z2F0ZTpwYXNz"),)
+    for identity in (user(), None):
+        assert await found.headers_for(old, identity) == ((b"authorization", b"Basic Z2F0ZTpwYXNz"),)
 
 
 async def test_cluster_token_requires_identity(credentials: UpstreamCredentials) -> None:
@@ -62,7 +62,7 @@ async def test_cluster_token_requires_identity(credentials: UpstreamCredentials)
 
 
 @pytest.mark.parametrize(
-    ("person", "name"),
+    ("identity", "name"),
     [
         (user(), b"ann@corp.com"),
         (user(directory_email="ann@directory.org"), b"ann@directory.org"),
@@ -73,8 +73,8 @@ async def test_cluster_token_requires_identity(credentials: UpstreamCredentials)
         (user("änn@corp.com"), b"oidc/1"),
     ],
 )
-def test_impersonated_name_is_unique(person: object, name: bytes) -> None:
-    assert impersonated_user(person) == name  # type: ignore[arg-type]
+def test_impersonated_name_is_unique(identity: object, name: bytes) -> None:
+    assert impersonated_user(identity) == name  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("subject", ["é", "a\r\nImpersonate-Group: system:masters", "a "])
@@ -115,12 +115,12 @@ async def test_more_than_many_servers_accept_is_warned_of_once(credentials: Upst
 async def test_a_serverless_upstream_gets_a_token_for_itself(credentials: UpstreamCredentials, cloud: Cloud) -> None:
     found = await credentials.headers_for(SERVERLESS, None)
     assert found == ((b"authorization", f"Bearer {cloud.tokens[0]}".encode()),)
-    assert cloud.asked == ["https://upstream.example.com"]
+    assert cloud.requested_audiences == ["https://upstream.example.com"]
 
 
 async def test_another_upstream_sees_nothing(credentials: UpstreamCredentials, cloud: Cloud) -> None:
     assert await credentials.headers_for(PLAIN, user()) == ()
-    assert cloud.asked == []
+    assert cloud.requested_audiences == []
     assert [credentials.impersonates(route) for route in (CLUSTER, SERVERLESS, PLAIN)] == [True, False, False]
 
 

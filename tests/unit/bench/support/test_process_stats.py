@@ -21,9 +21,9 @@ def test_the_time_of_the_cores_is_read_with_what_others_took_of_a_virtual_machin
     assert CoreTime.read(STAT, [0, 1]) == CoreTime(480 / ticks, 2020 / ticks)
 
 
-@pytest.mark.parametrize(("ours", "share"), [(3.0, 0.25), (4.0, 0.0), (4.5, 0.0)])
-def test_what_is_not_ours_is_the_others(ours: float, share: float) -> None:
-    assert CoreTime(busy=14.0, all=104.0).background_load(CoreTime(busy=10.0, all=100.0), ours) == share
+@pytest.mark.parametrize(("own", "share"), [(3.0, 0.25), (4.0, 0.0), (4.5, 0.0)])
+def test_foreign_values_belong_to_other_system(own: float, share: float) -> None:
+    assert CoreTime(busy=14.0, all=104.0).background_load(CoreTime(busy=10.0, all=100.0), own) == share
 
 
 def test_no_time_is_nobodys() -> None:

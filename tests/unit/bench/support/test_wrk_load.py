@@ -2,7 +2,7 @@ import pytest
 
 from bench.support.wrk_load import Failed, Figure, Report, Sample, valid_samples
 
-SAID = """Running 2s test @ http://127.0.0.1:8000/
+OUTPUT = """Running 2s test @ http://127.0.0.1:8000/
   1 threads and 32 connections
   Thread Stats   Avg      Stdev     Max   +/- Stdev
     Latency     7.99ms    2.10ms  40.55ms   88.10%
@@ -23,23 +23,23 @@ def sample(others: float, rate: float = 100.0) -> Sample:
 
 
 def test_a_report_is_read_with_its_units() -> None:
-    assert Report.read(SAID) == Report(requests=8065, rate=4029.61, p50=7.6, p99=1250.0, transfer=4.96)
-    assert Report.read(SAID.replace("4.96MB", "2.00GB")).transfer == 2048.0
-    assert Report.read(SAID.replace("7.60ms", "760.00us")).p50 == pytest.approx(0.76)
+    assert Report.read(OUTPUT) == Report(requests=8065, rate=4029.61, p50=7.6, p99=1250.0, transfer=4.96)
+    assert Report.read(OUTPUT.replace("4.96MB", "2.00GB")).transfer == 2048.0
+    assert Report.read(OUTPUT.replace("7.60ms", "760.00us")).p50 == pytest.approx(0.76)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "output",
     [
-        SAID + "  Non-2xx or 3xx responses: 12\n",
-        SAID + "  Socket errors: connect 0, read 3, write 0, timeout 0\n",
-        SAID.replace("99%", "98%"),
+        OUTPUT + "  Non-2xx or 3xx responses: 12\n",
+        OUTPUT + "  Socket errors: connect 0, read 3, write 0, timeout 0\n",
+        OUTPUT.replace("99%", "98%"),
         "unable to connect to 127.0.0.1:8000 Connection refused\n",
     ],
 )
-def test_what_is_no_success_is_no_sample(said: str) -> None:
+def test_what_is_no_success_is_no_sample(output: str) -> None:
     with pytest.raises(Failed):
-        Report.read(said)
+        Report.read(output)
 
 
 def test_only_quiet_samples_count() -> None:
@@ -47,7 +47,7 @@ def test_only_quiet_samples_count() -> None:
     assert valid_samples([sample(0.08), quiet[0], sample(0.5), *quiet[1:]]) == (quiet, True)
 
 
-def test_where_too_few_are_quiet_the_quietest_stand_in_and_are_told_apart() -> None:
+def test_quietest_runs_substitute_and_are_marked_where_too_few_are_quiet() -> None:
     samples = [sample(0.9), sample(0.01), sample(0.5), sample(0.3)]
     assert valid_samples(samples) == ([sample(0.01), sample(0.3), sample(0.5)], False)
     assert valid_samples([]) == ([], False)

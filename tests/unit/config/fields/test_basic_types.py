@@ -50,7 +50,7 @@ def test_a_length_of_zero_is_refused_where_it_would_mean_never() -> None:
 @pytest.mark.parametrize(
     ("written", "truth"), [("true", True), ("1", True), (True, True), ("T", True), ("false", False), (0, False), ("off", False)]
 )
-def test_booleans_have_their_usual_words(written: Any, truth: bool) -> None:
+def test_booleans_accept_common_spellings(written: Any, truth: bool) -> None:
     assert basic_types.boolean(written) is truth
 
 
@@ -125,14 +125,14 @@ def test_networks_are_exact() -> None:
         basic_types.networks(["10.0.0.1/8"])
 
 
-def test_a_file_can_only_be_read_by_the_one_who_loads() -> None:
+def test_file_is_readable_by_loading_user_only() -> None:
     with pytest.raises(ValidationError, match="without a file context"):
         TypeAdapter(basic_types.File).validate_python("/etc/hostname")
 
 
 @pytest.mark.parametrize("written", ["-----BEGIN PRIVATE KEY-----", base64.b64encode(b"-----BEGIN PRIVATE KEY-----").decode() + "snow!!"])
 @pytest.mark.parametrize("read", [basic_types.watched_file, basic_types.pem_or_file])
-def test_a_key_in_the_place_of_a_path_is_not_shown(written: str, read: Any) -> None:
+def test_key_in_place_of_path_is_not_displayed(written: str, read: Any) -> None:
     with pytest.raises(ValueError, match=r"found PEM content|is not valid base64") as error:
         read(written, None)
     assert written[-6:] not in str(error.value)

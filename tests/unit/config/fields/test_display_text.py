@@ -7,6 +7,6 @@ def test_a_line_is_short_and_of_what_can_be_read() -> None:
     read = display_text(5).read
     assert read(" Zoë ") == "Zoë"
     assert read("<b>&") == "<b>&"  # pages escape it
-    for wrong in ("123456", "a\u202eb", "a\nb", "", " "):
+    for invalid in ("123456", "a\u202eb", "a\nb", "", " "):
         with pytest.raises(ValueError, match="must"):
-            read(wrong)
+            read(invalid)

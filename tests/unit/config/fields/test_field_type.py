@@ -36,7 +36,7 @@ def test_a_reader_may_ask_for_the_context() -> None:
         ("\u00e0\u00e1\u00e2\u00e3", "it contains [^,]*, [^,]*, [^,]*$"),
     ],
 )
-def test_one_of_a_few_words(value: Any, message: str) -> None:
+def test_one_of_several_values(value: Any, message: str) -> None:
     reader = adapter(choice_type("a", "b"))
     assert reader.validate_python("b") == "b"
     with pytest.raises(ValidationError) as caught:

@@ -63,9 +63,9 @@ def test_an_identity_header_can_not_be_set_by_hand(name: str) -> None:
         request_headers({name: "x"})
 
 
-@pytest.mark.parametrize(("name", "words"), [("Set-Cookie", "cookies"), ("alt-svc", "http3")])
-def test_what_an_answer_has_of_its_own_can_not_be_set(name: str, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+@pytest.mark.parametrize(("name", "message"), [("Set-Cookie", "cookies"), ("alt-svc", "http3")])
+def test_what_an_answer_has_of_its_own_can_not_be_set(name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         route_response_headers({name: "x"})
     assert removable_response_headers(["Server", name]) == ("Server", name)
 

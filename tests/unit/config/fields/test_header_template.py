@@ -26,7 +26,7 @@ def test_text_and_variables_in_turn(text: str, parts: tuple[object, ...]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("${usr}", "did you mean ${user}"),
         ("${claims.email}", "did you mean ${claim.email}"),
@@ -37,8 +37,8 @@ def test_text_and_variables_in_turn(text: str, parts: tuple[object, ...]) -> Non
         ("${a{b}}", "unterminated"),
     ],
 )
-def test_what_is_unknown_is_named(text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(said)):
+def test_what_is_unknown_is_named(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         template(text)
 
 

@@ -46,7 +46,7 @@ def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
         read_capped(tmp_path / "file", 4)
 
 
-def test_a_files_content_is_not_shown(tmp_path: Path) -> None:
+def test_file_content_is_not_displayed(tmp_path: Path) -> None:
     (tmp_path / "key.pem").write_bytes(b"hunter2")
     assert "hunter2" not in repr(SettingFiles(tmp_path).read("key.pem"))
 

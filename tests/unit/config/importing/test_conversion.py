@@ -10,7 +10,7 @@ def test_a_key_that_keeps_its_name_and_meaning_needs_no_note() -> None:
     assert [(entry.key, entry.value) for entry in part.entries] == [("address", ":443")]
 
 
-def test_a_renamed_key_says_where_it_came_from() -> None:
+def test_renamed_key_reports_its_source() -> None:
     part = ConvertedSection()
     part.set(ForeignKey("client_id", 3), "idp_client_id", "abc")
     assert [(note.mark, note.text) for note in part.notes()] == [("from", "client_id (line 3)")]

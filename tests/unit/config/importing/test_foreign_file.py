@@ -24,7 +24,7 @@ def written(directory: Path, name: str, text: str) -> Path:
         ("o.env", "OAUTH2_PROXY_CLIENT_ID=x\nOAUTH2_PROXY_UPSTREAMS=http://a\n", OAUTH2_PROXY),
     ],
 )
-def test_the_product_is_told_by_its_keys(tmp_path: Path, name: str, text: str, product: str) -> None:
+def test_product_is_detected_by_its_keys(tmp_path: Path, name: str, text: str, product: str) -> None:
     assert read(written(tmp_path, name, text)).product == product
 
 
@@ -42,7 +42,7 @@ def test_a_place_inside_is_named_with_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("c.yaml", "a: b\n", "not recognized as a"),
         ("c.yaml", "", "contains no settings"),
@@ -51,11 +51,11 @@ def test_a_place_inside_is_named_with_its_line(tmp_path: Path) -> None:
         ("c.ini", "client_id: x\n", "has an unsupported file"),
     ],
 )
-def test_what_is_neither_is_said(tmp_path: Path, name: str, text: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_unknown_file_is_reported(tmp_path: Path, name: str, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         read(written(tmp_path, name, text))
 
 
-def test_a_missing_file_is_said(tmp_path: Path) -> None:
+def test_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="can't be read"):
         read(tmp_path / "missing.yaml")

@@ -16,7 +16,7 @@ REFERENCES = [
     "${pomerium.client_cert_san_dns}", "${pomerium.request.headers[\"X-Access-Token\"]}", "${secret.a}", "$secret.a",
     "a$$${x}", "${", "$x", "${HOME}", "${user}", "${pomerium.jwt} ${secret.a}", "${pomerium.jwt} $x", "$pomerium.jwtx",
 ]  # fmt: skip
-OURS = {
+CONVERTED = {
     "${pomerium.access_token}": "${access_token}",
     "Bearer ${pomerium.access_token}": "Bearer ${access_token}",
     "$pomerium.access_token": "${access_token}",
@@ -43,10 +43,10 @@ def test_a_header_with_a_reference_is_left_out_and_marked(reference: str) -> Non
     assert "# LOST routes[0].set_request_headers.X-A (line 7): " in text
 
 
-@pytest.mark.parametrize("reference", OURS)
+@pytest.mark.parametrize("reference", CONVERTED)
 def test_a_reference_that_gate_fills_in_too_becomes_its_own(reference: str) -> None:
     found, text = headers({"X-A": reference})
-    assert found["set_request_headers"] == {"X-A": OURS[reference]}
+    assert found["set_request_headers"] == {"X-A": CONVERTED[reference]}
     assert found.get("pass_provider_tokens", False) is ("_token" in reference)
     assert "# CHECK routes[0].set_request_headers (line 7): X-A: " in text
 

@@ -47,7 +47,7 @@ ABSENT = {
 
 
 @pytest.mark.parametrize("table", LOST)
-def test_a_lost_key_is_no_key_of_gate_or_says_which(table: str) -> None:
+def test_lost_key_is_unknown_to_gate_or_names_replacement(table: str) -> None:
     for key, why in LOST[table].items():
         named = {word for word in re.findall(r"\w+", why) if word in KEYS}
         assert named or key in ABSENT, f"{key}: name the setting that takes its place, or what a counterpart would be called"
@@ -71,6 +71,6 @@ def test_what_a_text_names_exists(table: str) -> None:
         assert set(re.findall(r"\b[a-z]+(?:_[a-z]+)+\b", why)) - KEYS - of_others == set(), key
 
 
-def test_no_token_of_the_provider_is_said_to_stay() -> None:
+def test_no_provider_token_is_claimed_to_stay() -> None:
     texts = [why for table in LOST.values() for why in table.values()]
     assert [why for why in texts if "never leave" in why or "no such setting" in why] == []

@@ -16,8 +16,8 @@ def part(host: str, **keys: object) -> ConvertedSection:
     return route
 
 
-def together(who: list[ConvertedSection], where: list[ConvertedSection]) -> tuple[list[dict[str, object]], Conversion]:
-    converted, places = Conversion(AUTHELIA, routes=who), Conversion("y", routes=where)
+def together(access_sections: list[ConvertedSection], where: list[ConvertedSection]) -> tuple[list[dict[str, object]], Conversion]:
+    converted, places = Conversion(AUTHELIA, routes=access_sections), Conversion("y", routes=where)
     merge_upstreams(converted, places)
     return [{entry.key: entry.value for entry in route.entries if entry.key} for route in converted.routes], converted
 
@@ -36,9 +36,10 @@ def test_each_place_of_a_host_gets_the_policy_of_the_host() -> None:
 
 def test_a_host_of_its_own_is_not_the_wildcards() -> None:
     open_to_all = {"allow_public_unauthenticated_access": True}
-    who = [part("a.example.com", to=NO_UPSTREAM), part("*.example.com", to=NO_UPSTREAM, **open_to_all)]
+    access_sections = [part("a.example.com", to=NO_UPSTREAM), part("*.example.com", to=NO_UPSTREAM, **open_to_all)]
     routes, _ = together(
-        who, [part("a.example.com", to="http://a"), part("b.example.com", to="http://b"), part("c.b.example.com", to="http://c")]
+        access_sections,
+        [part("a.example.com", to="http://a"), part("b.example.com", to="http://b"), part("c.b.example.com", to="http://c")],
     )
     assert routes == [
         {"from": "https://a.example.com", "to": "http://a"},
@@ -47,12 +48,12 @@ def test_a_host_of_its_own_is_not_the_wildcards() -> None:
     ]
 
 
-def test_a_place_never_says_who_enters() -> None:
+def test_location_never_grants_access() -> None:
     routes, _ = together([part("a.test", to=NO_UPSTREAM)], [part("a.test", to="http://a", allow_any_authenticated_user=True)])
     assert routes == [{"from": "https://a.test", "to": "http://a"}]
 
 
-def test_a_route_that_leads_somewhere_stays_and_a_host_without_a_rule_is_told() -> None:
+def test_forwarding_route_stays_and_host_without_rule_is_reported() -> None:
     routes, converted = together([part("a.test", to="http://mine")], [part("a.test", to="http://theirs"), part("b.test", to="http://b")])
     assert routes == [{"from": "https://a.test", "to": "http://mine"}]
     assert [note.text for note in converted.top.notes() if "b.test" in note.text]
@@ -80,7 +81,9 @@ def test_a_place_with_limits_of_its_own_is_closed(auth_urls: tuple[str, ...], ha
 
 
 def test_rules_on_paths_are_not_held_against_a_path_that_was_cut_before() -> None:
-    who = [part("a.test", to=NO_UPSTREAM, policy=[{"allow": {"http_path": {"matches": "/x.*"}}}])]
-    (cut, whole), _ = together(who, [part("a.test", to="http://a", prefix="/x", prefix_rewrite="/"), part("a.test", to="http://a")])
+    access_sections = [part("a.test", to=NO_UPSTREAM, policy=[{"allow": {"http_path": {"matches": "/x.*"}}}])]
+    (cut, whole), _ = together(
+        access_sections, [part("a.test", to="http://a", prefix="/x", prefix_rewrite="/"), part("a.test", to="http://a")]
+    )
     assert "policy" not in cut
     assert "policy" in whole

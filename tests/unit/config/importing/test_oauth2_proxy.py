@@ -40,7 +40,7 @@ def policy(directory: Path, text: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_usual_file_loads_as_ours(tmp_path: Path) -> None:
+def test_typical_file_loads_as_gate_configuration(tmp_path: Path) -> None:
     text = (
         TOP
         + 'upstreams = ["http://127.0.0.1:8080/", "http://127.0.0.1:8081/api/"]\nemail_domains = ["example.com"]\ncookie_samesite = "lax"\n'
@@ -62,7 +62,7 @@ def test_an_and_of_address_and_group_stays_an_and(tmp_path: Path) -> None:
     assert not {"allowed_domains", "allowed_groups", "allow_any_authenticated_user"} & set(route)
 
 
-def test_any_address_means_anybody_who_can_sign_in(tmp_path: Path) -> None:
+def test_any_address_means_any_user_able_to_sign_in(tmp_path: Path) -> None:
     (route,) = policy(tmp_path, UPSTREAM + 'email_domains = ["*"]\n')
     assert route["allow_any_authenticated_user"] is True
 
@@ -89,7 +89,7 @@ def test_people_of_a_file_are_read(tmp_path: Path) -> None:
         'email_domains = ["*"]\ngoogle_group = ["a"]\n',
     ],
 )
-def test_a_restriction_that_cannot_be_carried_over_closes_the_route(tmp_path: Path, rules: str) -> None:
+def test_unsupported_restriction_closes_route(tmp_path: Path, rules: str) -> None:
     (route,) = policy(tmp_path, UPSTREAM + rules)
     assert "allow_any_authenticated_user" not in route
     assert route.get("allowed_users", ["nobody@invalid"]) == ["nobody@invalid"]
@@ -125,10 +125,10 @@ def test_every_key_of_the_file_is_in_the_output(tmp_path: Path) -> None:
         assert key in printed, key
 
 
-def test_a_cookie_secret_of_32_bytes_stays_and_another_is_made_anew(tmp_path: Path) -> None:
-    kept = yaml.safe_load(render_yaml(converted(tmp_path, TOP), "x"))
+def test_cookie_secret_of_32_bytes_stays_and_others_are_regenerated(tmp_path: Path) -> None:
+    written = yaml.safe_load(render_yaml(converted(tmp_path, TOP), "x"))
     short = yaml.safe_load(render_yaml(converted(tmp_path, TOP.replace("0123456789abcdef0123456789abcdef", "0123456789abcdef")), "x"))
-    assert kept["cookie_secret"] == "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+    assert written["cookie_secret"] == "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
     assert short["cookie_secret"] == short["shared_secret"] == "bm5ubm5ubm5ubm5ubm5ubm5ubm5ubm5ubm5ubm5ubm4="
 
 

@@ -11,7 +11,7 @@ from config.importing.oauth2_proxy_alpha import flat
 from config.importing.yaml_output import render_yaml
 
 
-def test_the_alpha_form_says_the_same(tmp_path: Path) -> None:
+def test_alpha_format_is_equivalent(tmp_path: Path) -> None:
     text = """\
 providers:
   - provider: oidc
@@ -41,7 +41,7 @@ def test_a_second_provider_is_named_as_one_that_is_left(tmp_path: Path) -> None:
     assert str(sources["providers[1]"]) == "providers[1] (line 1)"
 
 
-def test_who_passes_at_the_provider_only_does_not_pass_here(tmp_path: Path) -> None:
+def test_users_admitted_by_provider_alone_are_denied_here(tmp_path: Path) -> None:
     (tmp_path / "alpha.yaml").write_text(
         "providers: [{provider: github, clientID: x, githubConfig: {org: acme}}]\n"
         "upstreamConfig: {upstreams: [{id: a, path: /, uri: 'http://b'}]}\nemail_domains: ['*']\n"
@@ -77,7 +77,7 @@ injectRequestHeaders:
     assert "LOST injectRequestHeaders[0]" not in printed
 
 
-def test_headers_of_the_usual_names_are_told_as_before(tmp_path: Path) -> None:
+def test_headers_of_default_names_are_sent_as_before(tmp_path: Path) -> None:
     found, _ = alpha(tmp_path, UPSTREAM + "injectRequestHeaders: [{name: X-Forwarded-Email, values: [{claim: email}]}]\n")
     assert found["policy"][0]["identity_headers"] == "oauth2-proxy"
 

@@ -43,13 +43,13 @@ def test_flags_and_variables_are_read_wherever_they_are(tmp_path: Path, form: st
     found = foreign(tmp_path, FILES[form])
     assert found.product == OAUTH2_PROXY
     text = render_yaml(convert(found, lambda: bytes(32)), "x")
-    ours = yaml.safe_load(text)
-    assert (ours["idp_client_id"], ours["idp_client_secret"]) == ("gate", "s")
-    assert [(route.get("prefix"), route["to"], route["allowed_domains"]) for route in ours["policy"]] == [
+    converted_keys = yaml.safe_load(text)
+    assert (converted_keys["idp_client_id"], converted_keys["idp_client_secret"]) == ("gate", "s")
+    assert [(route.get("prefix"), route["to"], route["allowed_domains"]) for route in converted_keys["policy"]] == [
         ("/api/", "http://api:1", ["example.com"]),
         (None, "http://app:8080", ["example.com"]),
     ]
-    assert all(route["set_request_headers"] == {"X-Forwarded-Access-Token": "${access_token}"} for route in ours["policy"])
+    assert all(route["set_request_headers"] == {"X-Forwarded-Access-Token": "${access_token}"} for route in converted_keys["policy"])
     assert "skip_provider_button (line " in text
 
 

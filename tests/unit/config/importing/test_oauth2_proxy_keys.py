@@ -11,5 +11,5 @@ def test_no_key_has_two_fates() -> None:
         assert not one & other
 
 
-def test_what_is_carried_over_goes_to_settings_that_exist() -> None:
+def test_converted_values_use_existing_settings() -> None:
     assert {*SAME.values(), *(key for key, _ in CHECKED.values())} <= {*Options.attributes()}

@@ -80,11 +80,11 @@ def test_without_a_query_the_bounds_hold_too(expression: str) -> None:
 @pytest.mark.parametrize(
     "expression", ["^/api([/?].*)?$", "^/api/.*", "^/identity.*$", "^/(api|hooks)/", "^/a/|^/b/", ".*", "^/groups/dev/.*$"]
 )
-def test_what_people_write_is_carried_over_exactly(expression: str) -> None:
+def test_user_supplied_values_are_converted_exactly(expression: str) -> None:
     assert approximate_path(expression, includes_query=True).is_exact
 
 
-def test_what_ends_with_the_path_can_not_be_told_from_a_path_with_a_query() -> None:
+def test_path_end_cannot_be_distinguished_from_path_with_query() -> None:
     bounds = approximate_path("^/api$", includes_query=True)
     assert bounds.lower is False
     assert bounds.upper == {"http_path": {"matches": "/api"}}
@@ -97,7 +97,7 @@ def test_what_may_be_written_with_escapes_opens_no_path_that_has_some(expression
 
 
 @pytest.mark.parametrize("expression", ["^/(?P<User>[a-z]+)", "(", "^/a[", "(?=x)", r"^/public\Q|", r"^/a\Qb|c\E"])
-def test_a_name_of_a_person_and_what_is_no_expression_open_nothing(expression: str) -> None:
+def test_user_name_and_invalid_expression_grant_nothing(expression: str) -> None:
     bounds = approximate_path(expression, includes_query=True)
     assert (bounds.lower, bounds.upper) == (False, True)
 

@@ -5,7 +5,7 @@ from config.importing.policy_expressions import combine_and, combine_nor, combin
 A, B, C = {"groups": "a"}, {"groups": "b"}, {"groups": "c"}
 
 
-def test_nothing_to_demand_is_true_and_nobody_named_is_false() -> None:
+def test_empty_requirement_is_true_and_empty_user_list_is_false() -> None:
     assert combine_and([]) is True
     assert combine_or([]) is False
     assert combine_nor([]) is True

@@ -38,7 +38,7 @@ def route(directory: Path, **keys: Any) -> dict[str, Any]:
     return found
 
 
-def test_a_usual_file_loads_as_ours(tmp_path: Path) -> None:
+def test_typical_file_loads_as_gate_configuration(tmp_path: Path) -> None:
     values = {
         **TOP,
         "pomerium_debug": True,
@@ -89,18 +89,18 @@ def test_what_is_lost_is_counted_and_has_its_line(tmp_path: Path) -> None:
     assert f"# LOST unheard_of (line {len(TOP) + 1}): it has no counterpart" in render_yaml(found, "x")
 
 
-def test_a_rule_that_gate_has_no_word_for_lets_nobody_in(tmp_path: Path) -> None:
+def test_unsupported_rule_admits_no_user(tmp_path: Path) -> None:
     found = route(tmp_path, policy=[{"allow": {"or": [{"device": {"is": "approved"}}]}}])
     assert found == {"from": "https://a.example.com", "to": "http://b"}
 
 
 @pytest.mark.parametrize("operator", ["and", "or"])
-def test_who_is_signed_in_and_everybody_are_known_by_pomeriums_words(tmp_path: Path, operator: str) -> None:
+def test_pomerium_terms_for_signed_in_and_all_users_are_recognized(tmp_path: Path, operator: str) -> None:
     assert route(tmp_path, policy=[{"allow": {operator: [{"authenticated_user": True}]}}])["allow_any_authenticated_user"] is True
     assert route(tmp_path, policy={"allow": {operator: [{"accept": True}]}})["allow_public_unauthenticated_access"] is True
 
 
-def test_everybody_beside_a_refusal_opens_nothing(tmp_path: Path) -> None:
+def test_all_users_alongside_deny_grants_nothing(tmp_path: Path) -> None:
     deny = {"deny": {"or": [{"http_path": {"starts_with": "/admin"}}]}}
     for allow in ({"accept": True}, {"authenticated_user": True}):
         found = route(tmp_path, policy=[{"allow": {"or": [allow]}}, deny])
@@ -123,17 +123,17 @@ def test_what_people_read_of_a_route_is_taken_over(tmp_path: Path) -> None:
     assert route(tmp_path, description="Minutes and plans")["description"] == "Minutes and plans"
 
 
-def test_membership_is_said_in_our_word(tmp_path: Path) -> None:
+def test_membership_uses_gate_terms(tmp_path: Path) -> None:
     found = route(tmp_path, policy=[{"allow": {"or": [{"groups": {"has": "admins"}}]}}])
     assert found["policy"] == [{"allow": {"or": [{"groups": {"is": "admins"}}]}}]
 
 
 @pytest.mark.parametrize("entry", ["text", 7, None])
-def test_what_is_no_route_is_said(tmp_path: Path, entry: Any) -> None:
+def test_non_route_is_reported(tmp_path: Path, entry: Any) -> None:
     assert converted(tmp_path, {**TOP, "routes": [entry]}).lost == 1
 
 
-def test_a_route_for_tcp_is_carried_over_without_what_only_http_knows(tmp_path: Path) -> None:
+def test_tcp_route_is_converted_without_http_options(tmp_path: Path) -> None:
     tcp = {"from": "tcp+https://db.example.com:5432", "to": "tcp://db.internal:5432", "allowed_users": ["ann@example.com"]}
     values = {**TOP, "pass_identity_headers": True, "routes": [{**tcp, "timeout": "1h", "idle_timeout": "30m", "allow_websockets": True}]}
     text = render_yaml(converted(tmp_path, values), "x")
@@ -146,7 +146,7 @@ def test_a_route_for_tcp_is_carried_over_without_what_only_http_knows(tmp_path: 
 MTLS = {"ca": "AAAA", "enforcement": "policy", "max_verify_depth": 2}
 
 
-def test_client_certificates_are_asked_for_here_too(tmp_path: Path) -> None:
+def test_client_certificates_are_requested_here_too(tmp_path: Path) -> None:
     found = converted(tmp_path, {**TOP, "downstream_mtls": MTLS, "routes": [{"from": "https://a", "to": "http://b"}]})
     assert found.top.has("client_ca")
     assert found.lost == 2
@@ -160,7 +160,7 @@ def test_client_certificates_are_asked_for_here_too(tmp_path: Path) -> None:
         {"client_ca": "AAAA", "client_crl_file": "crl.pem"},
     ],
 )
-def test_who_was_refused_by_a_certificate_is_not_let_in(tmp_path: Path, refusal: dict[str, Any]) -> None:
+def test_client_refused_by_certificate_is_not_admitted(tmp_path: Path, refusal: dict[str, Any]) -> None:
     open_route = {"from": "https://a.example.com", "to": "http://b", "allow_any_authenticated_user": True}
     found = converted(tmp_path, {**TOP, **refusal, "routes": [open_route]})
     assert not found.routes[0].has("allow_any_authenticated_user")
@@ -173,10 +173,10 @@ def test_routes_of_the_environment_are_read(tmp_path: Path) -> None:
     assert converted(tmp_path, {**TOP, "routes": "?"}).lost == 1
 
 
-@pytest.mark.parametrize(("written", "ours"), [("ping", "oidc"), ("cognito", "oidc"), ("google", "google"), ("apple", None)])
-def test_providers_have_their_names_here(tmp_path: Path, written: str, ours: str | None) -> None:
+@pytest.mark.parametrize(("written", "provider"), [("ping", "oidc"), ("cognito", "oidc"), ("google", "google"), ("apple", None)])
+def test_providers_have_their_names_here(tmp_path: Path, written: str, provider: str | None) -> None:
     text = render_yaml(converted(tmp_path, {**TOP, "idp_provider": written}), "x")
-    assert yaml.safe_load(text).get("idp_provider") == ours
+    assert yaml.safe_load(text).get("idp_provider") == provider
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_the_sign_in_is_below_the_domain_and_every_secret_is_another() -> None:
         ({"groups": "a"}, {"policy": [{"allow": {"groups": "a"}}]}),
     ],
 )
-def test_who_passes_is_written_as_briefly_as_can_be(allowed: Expression, written: dict[str, object]) -> None:
+def test_allowed_users_are_written_concisely(allowed: Expression, written: dict[str, object]) -> None:
     route = ConvertedSection()
     grant_access(route, allowed)
     assert values(route) == written

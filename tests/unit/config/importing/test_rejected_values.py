@@ -35,7 +35,7 @@ http_address = "127.0.0.1:4180"
 """
 ROUTE = "{from: https://a.example.com, to: http://b, allowed_users: [a@b.org]"
 # Values that only the operator can supply.
-TO_BE_GIVEN = {"shared_secret", "cookie_secret", "idp_client_id", "idp_client_secret", "idp_provider", "idp_provider_url", "certificate"}
+REQUIRED_KEYS = {"shared_secret", "cookie_secret", "idp_client_id", "idp_client_secret", "idp_provider", "idp_provider_url", "certificate"}
 
 ROUTES = [
     f"{ROUTE}}}",
@@ -89,8 +89,8 @@ def samples() -> list[tuple[str, str]]:
     files += [("p.yaml", f"{POMERIUM}routes:\n" + "\n".join(f"  - {route}" for route in ROUTES))]
     for top in TOPS:
         keys = {line.partition(":")[0] for line in top.splitlines()}
-        kept = [line for line in POMERIUM.splitlines() if line.partition(":")[0] not in keys]
-        files.append(("p.yaml", "\n".join([*kept, top, f"routes: [{ROUTES[0]}]"])))
+        lines = [line for line in POMERIUM.splitlines() if line.partition(":")[0] not in keys]
+        files.append(("p.yaml", "\n".join([*lines, top, f"routes: [{ROUTES[0]}]"])))
     files += [("p.yaml", POMERIUM + text) for text in ("routes: x", "routes: {a: b}", "routes: W10=", "policy: 5", "routes: [[]]", "")]
     demands = (
         "",
@@ -116,7 +116,7 @@ def test_what_is_printed_is_accepted(tmp_path: Path, name: str, text: str) -> No
     printed = render_yaml(imported(tmp_path / name), name)
     (tmp_path / "ours.yaml").write_text(printed)
     errors = check_configuration(tmp_path / "ours.yaml", {}, ALL_CONFIG_CHECKS).errors
-    assert [error for error in errors if error.key not in TO_BE_GIVEN and not error.key.endswith("_file")] == []
+    assert [error for error in errors if error.key not in REQUIRED_KEYS and not error.key.endswith("_file")] == []
     for error in errors:
         assert f"# NEW gate check will report: {error.key}" in printed
 
@@ -140,7 +140,7 @@ def test_a_route_of_another_protocol_is_marked_as_lost(tmp_path: Path, scheme: s
 @pytest.mark.parametrize(
     "grant", ["allow_any_authenticated_user: true", "allow_public_unauthenticated_access: true", "allowed_users: [a@b.org]"]
 )
-def test_who_loses_what_kept_it_narrow_is_closed(tmp_path: Path, narrow: str, grant: str) -> None:
+def test_route_losing_its_restriction_is_closed(tmp_path: Path, narrow: str, grant: str) -> None:
     found, printed = routes(tmp_path, f"{{from: 'https://a.example.com', to: 'http://b', {narrow}, {grant}}}")
     assert set(found[0]) & {*GRANTS, *OPEN, "policy"} == set()
     assert "# LOST" in printed

@@ -14,16 +14,16 @@ scalars = st.one_of(st.text(), st.integers(), st.booleans(), st.none())
 values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(min_size=1), inner), max_leaves=8)
 
 
-@given(value=values, said=st.text())
+@given(value=values, text=st.text())
 @examples(40)
-def test_values_come_back_and_notes_stay_comments(value: Any, said: str) -> None:
+def test_values_come_back_and_notes_stay_comments(value: Any, text: str) -> None:
     converted, route = Conversion("other"), ConvertedSection()
-    converted.top.set(ForeignKey("theirs"), "ours", value, check=said)
-    route.mark_lost(ForeignKey(said), said)
-    route.set(ForeignKey("theirs"), "from", "https://a.example.com", check=said)
+    converted.top.set(ForeignKey("theirs"), "ours", value, check=text)
+    route.mark_lost(ForeignKey(text), text)
+    route.set(ForeignKey("theirs"), "from", "https://a.example.com", check=text)
     route.set(None, "deep", value)
     converted.routes.append(route)
-    assert yaml.safe_load(render_yaml(converted, said)) == {"ours": value, "policy": [{"from": "https://a.example.com", "deep": value}]}
+    assert yaml.safe_load(render_yaml(converted, text)) == {"ours": value, "policy": [{"from": "https://a.example.com", "deep": value}]}
 
 
 def test_a_scalar_is_written_plainly() -> None:

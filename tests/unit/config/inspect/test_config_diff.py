@@ -23,7 +23,7 @@ class Versions:
         for settings in versions:
             make_options(self._directory, **settings)
             loaded.append(ConfigSnapshot(self._source.load(), self._source.source_map))
-        return [told() for told in diff_configs(loaded[-2], loaded[-1])]
+        return [change() for change in diff_configs(loaded[-2], loaded[-1])]
 
 
 def route(name: str, **keys: Any) -> dict[str, Any]:
@@ -35,10 +35,10 @@ def test_what_is_loaded_again_unchanged_has_changed_nothing(tmp_path: Path) -> N
     assert Versions(tmp_path).change(same, same) == []
 
 
-def test_settings_are_told_with_both_values_and_their_place(tmp_path: Path) -> None:
+def test_settings_are_reported_with_both_values_and_location(tmp_path: Path) -> None:
     found = Versions(tmp_path).change({"cookie_expire": "1h", "cookie_domain": "example.com"}, {"cookie_expire": "2h", "log_level": "warn"})
-    told = {change.key: (change.kind, change.before, change.after) for change in found}
-    assert told == {
+    changes = {change.key: (change.kind, change.before, change.after) for change in found}
+    assert changes == {
         "cookie_expire": (CHANGED, "1h", "2h"),
         "cookie_domain": (REMOVED, "example.com", ""),
         "log_level": (CHANGED, "info", "warn"),
@@ -49,25 +49,25 @@ def test_settings_are_told_with_both_values_and_their_place(tmp_path: Path) -> N
     assert places["cookie_domain"] == "default"
 
 
-def test_a_new_secret_is_told_without_a_letter_of_either(tmp_path: Path) -> None:
+def test_new_secret_is_reported_without_either_value(tmp_path: Path) -> None:
     (found,) = Versions(tmp_path).change({"idp_client_secret": "hunter2"}, {"idp_client_secret": "hunter3"})
     assert (found.key, found.note) == ("idp_client_secret", UNSEEN)
     assert "hunter" not in str(found)
 
 
-def test_another_content_of_the_same_file_is_told(tmp_path: Path) -> None:
+def test_changed_content_of_same_file_is_reported(tmp_path: Path) -> None:
     versions, settings = Versions(tmp_path), {"policy": [route("a", cluster_service_account_token_file="token")]}
     (tmp_path / "token").write_text("hunter2")
     make_options(tmp_path, **settings)
     before = ConfigSnapshot(versions._source.load(), versions._source.source_map)
     (tmp_path / "token").write_text("hunter3")
-    found = [told() for told in diff_configs(before, ConfigSnapshot(versions._source.load(), versions._source.source_map))]
+    found = [changes() for changes in diff_configs(before, ConfigSnapshot(versions._source.load(), versions._source.source_map))]
     notes = {change.key: change.note for change in found}
     assert notes["policy[0] a: cluster_service_account_token_file"] == CONTENT
     assert "hunter" not in str(found)
 
 
-def test_a_route_is_told_that_came_that_went_and_that_says_something_else(tmp_path: Path) -> None:
+def test_added_removed_and_changed_routes_are_reported(tmp_path: Path) -> None:
     before = [route("a"), route("b"), route("gone")]
     after = [route("a", allowed_groups=["y"]), route("new"), route("b")]
     found = {change.key: change for change in Versions(tmp_path).change({"policy": before}, {"policy": after})}
@@ -87,7 +87,7 @@ def test_a_route_that_moves_elsewhere_stays_the_same_route(tmp_path: Path) -> No
     assert (found.key, found.kind, found.before, found.after) == ("policy[0] a: timeout", REMOVED, "5s", "")
 
 
-def test_words_and_places_are_found_of_the_changes_that_are_read(tmp_path: Path) -> None:
+def test_terms_and_locations_are_found_for_reported_changes(tmp_path: Path) -> None:
     """A reload that changes ten thousand routes shows the first of them, and waits for no more."""
 
     class Lines(list[dict[str, int]]):
@@ -106,33 +106,33 @@ def test_words_and_places_are_found_of_the_changes_that_are_read(tmp_path: Path)
     assert (found[3]().location, set(looked_at)) == ("file:7", {3})
 
 
-def test_another_order_of_routes_is_told_because_the_first_decides(tmp_path: Path) -> None:
+def test_route_order_change_is_reported_because_first_match_decides(tmp_path: Path) -> None:
     (found,) = Versions(tmp_path).change({"policy": [route("a"), route("b")]}, {"policy": [route("b"), route("a")]})
     assert (found.key, found.kind) == ("policy", CHANGED)
     assert "order" in found.note
     assert Versions(tmp_path).change({"policy": [route("a"), route("b")]}, {"policy": [route("b")]})[0].kind == REMOVED
 
 
-def test_routes_that_match_the_same_are_told_apart_by_their_order(tmp_path: Path) -> None:
-    twice = [route("a"), route("a", allowed_groups=["z"])]
-    (found,) = Versions(tmp_path).change({"policy": twice}, {"policy": twice[:1]})
+def test_routes_matching_the_same_are_distinguished_by_order(tmp_path: Path) -> None:
+    duplicates = [route("a"), route("a", allowed_groups=["z"])]
+    (found,) = Versions(tmp_path).change({"policy": duplicates}, {"policy": duplicates[:1]})
     assert (found.key, found.kind) == ("policy[1] a", REMOVED)
     assert "allowed_groups: [z]" in found.before
 
 
 def test_of_routes_that_match_the_same_the_one_that_was_taken_over_is_itself(tmp_path: Path) -> None:
-    twice = [route("a"), route("a", allowed_groups=["z"])]
-    (found,) = Versions(tmp_path).change({"policy": twice}, {"policy": twice[1:]})
+    duplicates = [route("a"), route("a", allowed_groups=["z"])]
+    (found,) = Versions(tmp_path).change({"policy": duplicates}, {"policy": duplicates[1:]})
     assert (found.key, found.kind) == ("policy[0] a", REMOVED)
     assert "allowed_groups: [x]" in found.before
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_a_reload_takes_over_is_told_as_if_it_had_been_read_anew(tmp_path: Path, seed: int) -> None:
+def test_reused_routes_give_the_same_diff_as_a_full_reload(tmp_path: Path, seed: int) -> None:
     chance, number = random.Random(seed), 8
     policy = [route(str(each)) for each in range(number)]
     source, before = Versions(tmp_path)._source, make_options(tmp_path, policy=policy)
-    kept = ConfigSnapshot(source.load(), source.source_map)
+    snapshot = ConfigSnapshot(source.load(), source.source_map)
     for _ in range(15):
         for _ in range(chance.randrange(1, 3)):
             place, number = chance.randrange(len(policy)), number + 1
@@ -143,6 +143,8 @@ def test_what_a_reload_takes_over_is_told_as_if_it_had_been_read_anew(tmp_path: 
             chance.shuffle(policy)
         after = make_options(tmp_path, policy=policy)
         now = ConfigSnapshot(source.load(), source.source_map)
-        read_anew = [told() for told in diff_configs(ConfigSnapshot(before, kept.source_map), ConfigSnapshot(after, now.source_map))]
-        assert [told() for told in diff_configs(kept, now)] == read_anew
-        before, kept = after, now
+        full_reload = [
+            change() for change in diff_configs(ConfigSnapshot(before, snapshot.source_map), ConfigSnapshot(after, now.source_map))
+        ]
+        assert [change() for change in diff_configs(snapshot, now)] == full_reload
+        before, snapshot = after, now

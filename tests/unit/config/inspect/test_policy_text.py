@@ -8,7 +8,7 @@ from config.inspect.policy_text import MAX_BLOCK_LENGTH, describe_policy
 from config.routes.route import Route
 
 
-def words(*blocks: dict[str, Any]) -> tuple[str, ...]:
+def text(*blocks: dict[str, Any]) -> tuple[str, ...]:
     return describe_policy(Route.model_validate({"from": "https://a.example.com", "to": "http://up", "policy": list(blocks)}))
 
 
@@ -36,17 +36,17 @@ def words(*blocks: dict[str, Any]) -> tuple[str, ...]:
     ],
 )
 def test_a_block_is_a_sentence(block: dict[str, Any], expected: str) -> None:
-    assert words(block) == (expected,)
+    assert text(block) == (expected,)
 
 
 def test_the_values_of_headers_stay_out() -> None:
-    assert words({"allow": {"http_header/X-Key": "hunter2"}}) == ("allow: http_header/x-key …",)
+    assert text({"allow": {"http_header/X-Key": "hunter2"}}) == ("allow: http_header/x-key …",)
 
 
 def test_a_long_block_is_cut() -> None:
-    (line,) = words({"allow": {"or": [{"email": f"person{n}@example.com"} for n in range(100)]}})
+    (line,) = text({"allow": {"or": [{"email": f"person{n}@example.com"} for n in range(100)]}})
     assert (len(line), line[-1]) == (MAX_BLOCK_LENGTH, "…")
 
 
-def test_without_a_policy_nothing_is_said() -> None:
+def test_no_text_without_policy() -> None:
     assert describe_policy(Route.model_validate({"from": "https://a.example.com", "to": "http://up", "allowed_users": ["x@y.z"]})) == ()

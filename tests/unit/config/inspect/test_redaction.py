@@ -24,9 +24,9 @@ def every_key() -> list[SettingKey]:
 
 
 def texts_of(options: Options) -> str:
-    said = [value.value for _, values in effective_settings(options, SourceMap()) for value in values]
-    said += [value.value for index, route in enumerate(options.policy) for value in effective_route(route, index, SourceMap())]
-    return "\n".join(said)
+    texts = [value.value for _, values in effective_settings(options, SourceMap()) for value in values]
+    texts += [value.value for index, route in enumerate(options.policy) for value in effective_route(route, index, SourceMap())]
+    return "\n".join(texts)
 
 
 SECRET_SETTINGS: dict[str, Any] = {
@@ -67,7 +67,7 @@ def secretive(load: Load) -> Options:
     return load(**SECRET_SETTINGS)
 
 
-def test_of_secrets_is_shown_that_they_are_set_wherever_they_stand(secretive: Options) -> None:
+def test_secrets_are_displayed_only_as_set_at_any_location(secretive: Options) -> None:
     text = texts_of(secretive)
     assert [secret for secret in SECRETS if secret in text] == []
     found = {value.key: value.value for _, values in effective_settings(secretive, SourceMap()) for value in values}
@@ -82,16 +82,16 @@ def test_of_secrets_is_shown_that_they_are_set_wherever_they_stand(secretive: Op
 
 
 def test_every_key_that_is_named_like_a_secret_is_declared_as_one() -> None:
-    words = ("secret", "token", "password", "_key", "key_")
+    markers = ("secret", "token", "password", "_key", "key_")
     bearer = {"bearer_token", "bearer_token_issuer", "bearer_token_audience", "bearer_token_jwks_url"}
     passed = {"pass_provider_tokens", "pass_provider_tokens_unencrypted"}
     open_ones = {"signing_key_algorithm", "autocert_eab_key_id", "admin_password_login", *bearer, *passed}
-    named = [key for key in every_key() if any(word in key.name for word in words) and not key.name.endswith("_file")]
+    named = [key for key in every_key() if any(word in key.name for word in markers) and not key.name.endswith("_file")]
     declared = [key for key in named if "Secret" in str(key.field.annotation)]
     assert {key.name for key in named} - {key.name for key in declared} == open_ones
 
 
-def test_the_values_that_count_are_shown_as_a_file_has_them(load: Load) -> None:
+def test_effective_values_are_displayed_as_in_file(load: Load) -> None:
     options = load(cookie_expire="90m", trusted_proxies=["10.0.0.0/8"], admin_allowed_users=["a@example.com", "b@example.com"])
     found = {value.key: value.value for _, values in effective_settings(options, SourceMap()) for value in values}
     assert (found["cookie_expire"], found["trusted_proxies"]) == ("1h30m", "[10.0.0.0/8]")
@@ -100,7 +100,7 @@ def test_the_values_that_count_are_shown_as_a_file_has_them(load: Load) -> None:
     assert set(found) == {key.name for group in settings_by_topic().values() for key in group} - {"policy"}
 
 
-def test_what_is_unset_says_what_counts_instead_and_what_was_set_to_nothing_is_empty(load: Load) -> None:
+def test_unset_key_names_effective_value_and_explicit_empty_is_empty(load: Load) -> None:
     found = {value.key: value.value for _, values in effective_settings(load(grpc_address=None), SourceMap()) for value in values}
     assert found["databroker_service_url"] == "(this process, in mode all)"
     empty = {
@@ -109,13 +109,13 @@ def test_what_is_unset_says_what_counts_instead_and_what_was_set_to_nothing_is_e
     assert empty["grpc_address"] == ""
 
 
-def test_of_a_route_is_shown_what_it_says(load: Load) -> None:
+def test_route_is_displayed_with_its_fields(load: Load) -> None:
     (route,) = load(policy=[{"from": "https://a.example.com", "to": "http://u,3", "timeout": "5s", "allowed_groups": ["x"]}]).policy
     found = {value.key: value.value for value in effective_route(route, 0, SourceMap())}
     assert found == {"from": "https://a.example.com", "to": "['http://u,3']", "timeout": "5s", "allowed_groups": "[x]"}
 
 
-def test_what_nobody_has_said_how_to_show_is_hidden() -> None:
+def test_value_without_display_rule_is_hidden() -> None:
     class Unknown:
         def __str__(self) -> str:
             return "hunter2"
@@ -126,13 +126,13 @@ def test_what_nobody_has_said_how_to_show_is_hidden() -> None:
     assert redact(Url("https", "a.example", path="/x", query="key=hunter2")) == "https://a.example/x?…"
 
 
-def test_a_long_value_is_cut_and_says_so() -> None:
+def test_long_value_is_truncated_with_mark() -> None:
     text = redact(["x" * 100] * 100)
     assert len(text) < MAX_VALUE_LENGTH + 50
     assert text.endswith("… (truncated)")
 
 
-def test_of_a_long_list_no_more_is_looked_at_than_can_be_shown() -> None:
+def test_long_list_is_read_only_up_to_display_limit() -> None:
     class Names(tuple[str, ...]):
         def __iter__(self) -> Iterator[str]:
             for name in super().__iter__():
@@ -144,11 +144,11 @@ def test_of_a_long_list_no_more_is_looked_at_than_can_be_shown() -> None:
     assert len(looked_at) < MAX_VALUE_LENGTH
 
 
-def test_nothing_is_shown_as_nothing() -> None:
+def test_empty_values_are_displayed_as_empty() -> None:
     assert [redact(value) for value in (None, (), {}, timedelta(0), False)] == ["", "", "", "0", "false"]
 
 
-def test_files_are_shown_by_their_path(load: Load, tmp_path: Path) -> None:
+def test_files_are_displayed_by_path(load: Load, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("hunter2")
     route = {"from": "https://a.example.com", "to": "http://u", "cluster_service_account_token_file": "token", "allowed_groups": ["x"]}
     found = {value.key: value.value for value in effective_route(load(policy=[route]).policy[0], 0, SourceMap())}

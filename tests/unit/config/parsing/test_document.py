@@ -79,7 +79,7 @@ deep.deeper = 1
         (b"a=1\n! c\nc: \\\n  2\n", ".properties", ("c",), (3, 1)),
     ],
 )
-def test_a_path_leads_to_its_deepest_known_part(content: bytes, extension: str, path: tuple[str | int, ...], place: Any) -> None:
+def test_path_leads_to_its_innermost_known_part(content: bytes, extension: str, path: tuple[str | int, ...], place: Any) -> None:
     assert parse(content, extension).find_location(path) == place
 
 
@@ -122,7 +122,7 @@ def test_key_paths_are_read_back() -> None:
     assert parse_key_path("policy_tests_file[0]") == ("policy_tests_file", 0)
 
 
-def test_what_is_shown_moves_no_cursor(tmp_path: Any) -> None:
+def test_displayed_value_moves_no_cursor(tmp_path: Any) -> None:
     assert format_key_path(["a\x1b[31m"]) == "'a\\x1b[31m'"
     assert len(printable("x" * 500)) == 80
     assert printable_path(tmp_path / "a\nb").isprintable()

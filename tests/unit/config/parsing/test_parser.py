@@ -78,13 +78,13 @@ def test_plain_scalars_are_numbers_only_where_yaml_1_1_and_1_2_agree(written: st
         ("from: *.example.com\n", 1, "must be in quotes"),
     ],
 )
-def test_a_mistake_in_yaml_says_what_to_do(text: str, line: int, cure: str) -> None:
+def test_yaml_error_suggests_fix(text: str, line: int, cure: str) -> None:
     with pytest.raises(DocumentError, match=cure) as caught:
         from_yaml(text)
     assert caught.value.line == line
 
 
-def test_merge_keys_give_way_to_what_is_written_beside_them() -> None:
+def test_merge_keys_yield_to_explicit_keys() -> None:
     text = "base: &base {to: a, timeout: 1s}\nother: &other {to: b, name: c}\nroute:\n  <<: [*base, *other]\n  timeout: 2s\n"
     assert from_yaml(text)["route"] == {"timeout": "2s", "to": "a", "name": "c"}
     with pytest.raises(DocumentError, match="<<"):
@@ -105,11 +105,11 @@ def test_merge_keys_give_way_to_what_is_written_beside_them() -> None:
         (b"a = 1\na.b = 2", ".properties", "line 2: a: is a duplicate key, first in line 1. Remove one of them"),
     ],
 )
-def test_a_key_that_is_there_twice_is_a_problem_with_its_place(content: bytes, extension: str, problem: str) -> None:
+def test_duplicate_key_is_a_problem_with_location(content: bytes, extension: str, problem: str) -> None:
     assert [str(found) for found in parse(content, extension).problems] == [problem]
 
 
-def test_a_key_that_is_there_twice_in_toml_is_an_error_with_its_place() -> None:
+def test_duplicate_toml_key_is_an_error_with_location() -> None:
     with pytest.raises(DocumentError) as caught:
         parse(b"a = 1\na = 2", ".toml")
     assert caught.value.line == 2

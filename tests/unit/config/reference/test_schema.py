@@ -183,7 +183,7 @@ def test_any_part_may_come_from_the_environment() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "invalid",
     [
         {"cookie_nmae": "a"},
         {"policy": [{"to": "http://a"}]},
@@ -196,9 +196,9 @@ def test_any_part_may_come_from_the_environment() -> None:
     ],
     ids=str,
 )
-def test_what_the_loader_refuses_by_its_shape(wrong: Any, accepts: Accepts) -> None:
-    assert not VALIDATOR.is_valid(wrong)
-    assert not accepts({**MINIMAL, **wrong} if wrong else wrong)
+def test_what_the_loader_refuses_by_its_shape(invalid: Any, accepts: Accepts) -> None:
+    assert not VALIDATOR.is_valid(invalid)
+    assert not accepts({**MINIMAL, **invalid} if invalid else invalid)
 
 
 def test_a_key_that_has_neither_a_reader_nor_a_model_is_a_mistake_of_its_declaration():

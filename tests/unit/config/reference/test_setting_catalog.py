@@ -30,7 +30,7 @@ ROUTE_KEYS = {key.name: key for key in route_keys()}
     ],
     ids=lambda value: value.name if isinstance(value, SettingKey) else "",
 )
-def test_a_key_says_what_it_is(key: SettingKey, kind: str, default: Any, is_required: bool) -> None:
+def test_key_reports_its_description(key: SettingKey, kind: str, default: Any, is_required: bool) -> None:
     assert (key.type_name, key.default, key.is_required) == (kind, default, is_required)
 
 

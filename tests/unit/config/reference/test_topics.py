@@ -7,7 +7,7 @@ from config.reference.setting_catalog import settings_by_topic
 
 
 @pytest.mark.parametrize("listed", [topics.SETTINGS, topics.ROUTE_KEYS], ids=["settings", "route keys"])
-def test_no_key_is_listed_twice(listed: dict[str, tuple[str, ...]]) -> None:
+def test_no_key_is_listed_more_than_once(listed: dict[str, tuple[str, ...]]) -> None:
     names = [name for of_topic in listed.values() for name in of_topic]
     assert sorted(set(names)) == sorted(names)
 

@@ -92,7 +92,7 @@ def test_rewrites(route_problems, keys, expected):
         ({"to": "http://u/base/", "regex": "/a/.*"}, "the path"),
     ],
 )
-def test_a_path_of_to_that_meant_something_else_is_told(keys, replaced):
+def test_to_path_with_former_meaning_is_reported(keys, replaced):
     route = Route.model_validate({"from": "https://app.example.com", **keys})
     findings = list(warn_changed_upstream_paths(SimpleNamespace(policy=(route,))))
     assert [path for path, _ in findings] == ([("policy", 0, "to")] if replaced else [])

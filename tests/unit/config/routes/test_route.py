@@ -19,7 +19,7 @@ def route(**keys: Any) -> Route:
     return Route.model_validate({**MINIMAL, **keys})
 
 
-def test_a_minimal_route_lets_nobody_pass() -> None:
+def test_minimal_route_denies_all() -> None:
     minimal = route()
     assert minimal.from_ == Url("https", "app.example.com")
     assert minimal.to == (WeightedUrl(Url("http", "upstream", 8000)),)
@@ -34,13 +34,13 @@ def test_a_timeout_of_0_is_not_an_unset_one() -> None:
     assert route(timeout="0").timeout == timedelta(0)
 
 
-@pytest.mark.parametrize("everybody", ["allow_public_unauthenticated_access", "allow_any_authenticated_user"])
+@pytest.mark.parametrize("key", ["allow_public_unauthenticated_access", "allow_any_authenticated_user"])
 @pytest.mark.parametrize(
     "rule", [{"allowed_users": ["a@b.c"]}, {"allowed_groups": ["x"]}, {"allowed_domains": ["b.c"]}, {"allowed_idp_claims": {"a": "b"}}]
 )
-def test_a_route_for_everybody_has_no_lists(route_problems: Problems, everybody: str, rule: dict[str, Any]) -> None:
-    assert next(iter(rule)) in route_problems(**{everybody: True}, **rule)[everybody]
-    assert route_problems(**{everybody: True}) == {}
+def test_public_route_has_no_lists(route_problems: Problems, key: str, rule: dict[str, Any]) -> None:
+    assert next(iter(rule)) in route_problems(**{key: True}, **rule)[key]
+    assert route_problems(**{key: True}) == {}
 
 
 def test_origins_need_websockets(route_problems: Problems) -> None:
@@ -59,7 +59,7 @@ def test_a_custom_authority_is_base64_or_a_file(load: Load, route_problems: Prob
     assert "one of them" in route_problems(tls_custom_ca=encoded, tls_custom_ca_file="ca.pem")["tls_custom_ca"]
 
 
-def test_the_id_is_stable_and_says_what_is_matched_and_where_it_leads() -> None:
+def test_id_is_stable_and_names_match_and_target() -> None:
     assert route().id == route(allowed_users=["a@b.c"], timeout="5s", name="x").id
     assert len(route().id) == 16
     assert int(route().id, 16) >= 0
@@ -76,7 +76,7 @@ def test_the_id_is_stable_and_says_what_is_matched_and_where_it_leads() -> None:
     assert len({route(**change).id for change in changes}) == len(changes)
 
 
-def test_a_client_certificate_is_whole_and_shown_to_https_upstreams(route_problems: Problems, complete: Complete) -> None:
+def test_client_certificate_is_complete_and_presented_to_https_upstreams(route_problems: Problems, complete: Complete) -> None:
     def found(**keys: Any) -> dict[str, str]:
         return route_problems(**complete({"to": "https://upstream.internal", **keys}))
 

@@ -61,17 +61,17 @@ def test_what_makes_no_sense_is_refused_at_its_place(tmp_path: Path, keys: dict[
         {"to": None, "redirect": {"host_redirect": "a.example.com"}},
     ],
 )
-def test_where_everybody_gets_in_nobody_asks(tmp_path: Path, more: dict[str, Any]) -> None:
+def test_public_route_has_no_access_requests(tmp_path: Path, more: dict[str, Any]) -> None:
     more = {name: value for name, value in more.items() if value is not None}
     assert any("no effect" in each for each in problems(tmp_path, {"approvers": LEADS}, **more))
 
 
-def test_an_operand_that_names_nobody_is_found_with_the_route() -> None:
+def test_unknown_operand_is_found_with_its_route() -> None:
     with pytest.raises(ConfigError, match=r"access_requests\.approvers: "):
         table(make_route(access_requests={"approvers": [{"user": "ann@"}]}))
 
 
-def test_a_route_that_can_be_asked_for_looks_at_access() -> None:
+def test_requestable_route_requires_access_check() -> None:
     route: Route = make_route(access_requests={"approvers": LEADS})
     assert route.uses_temporary_access
     assert user().grants == {}

@@ -30,7 +30,7 @@ def test_whole_settings_are_taken(load: Load, keys: dict) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "wrong"),
+    ("keys", "invalid"),
     [
         ({"bearer_token": "opaque"}, "bearer_token"),
         ({"bearer_token_issuer": ISSUER}, "bearer_token_issuer"),
@@ -52,9 +52,9 @@ def test_whole_settings_are_taken(load: Load, keys: dict) -> None:
         ({**JWT, "allowed_groups": None, "allow_public_unauthenticated_access": True}, "bearer_token"),
     ],
 )
-def test_what_would_let_in_more_or_nobody_is_refused(problems: Problems, keys: dict, wrong: str) -> None:
+def test_values_granting_more_or_no_access_are_refused(problems: Problems, keys: dict, invalid: str) -> None:
     route = {key: value for key, value in {**ROUTE, **keys}.items() if value is not None}
-    assert set(problems(policy=[route])) == {f"policy[0].{wrong}"}
+    assert set(problems(policy=[route])) == {f"policy[0].{invalid}"}
 
 
 def test_github_gives_no_signed_tokens(load: Load, problems: Problems) -> None:
@@ -67,11 +67,11 @@ def test_github_gives_no_signed_tokens(load: Load, problems: Problems) -> None:
 
 
 def test_keys_in_a_file_are_keys(load: Load, problems: Problems, tmp_path: Path) -> None:
-    good, bad = tmp_path / "keys.json", tmp_path / "bad.json"
-    good.write_text(json.dumps({"keys": [{"kty": "RSA"}]}))
-    assert load(policy=[{**ROUTE, **JWT, "bearer_token_jwks_file": str(good)}]).policy[0].bearer_token_jwks_file.content
+    valid, bad = tmp_path / "keys.json", tmp_path / "bad.json"
+    valid.write_text(json.dumps({"keys": [{"kty": "RSA"}]}))
+    assert load(policy=[{**ROUTE, **JWT, "bearer_token_jwks_file": str(valid)}]).policy[0].bearer_token_jwks_file.content
     for content in ("", "{}", '{"keys": []}', "[]"):
         bad.write_text(content)
         assert set(problems(policy=[{**ROUTE, **JWT, "bearer_token_jwks_file": str(bad)}])) == {"policy[0].bearer_token_jwks_file"}
-    both = {**ROUTE, **JWT, "bearer_token_jwks_file": str(good), "bearer_token_jwks_url": f"{ISSUER}/jwks"}
+    both = {**ROUTE, **JWT, "bearer_token_jwks_file": str(valid), "bearer_token_jwks_url": f"{ISSUER}/jwks"}
     assert set(problems(policy=[both])) == {"policy[0].bearer_token_jwks_url"}

@@ -42,10 +42,10 @@ def test_a_route_is_known_in_the_next_reading_and_forgotten_after_one_without_it
     assert known.find(WRITTEN) is None
 
 
-def test_routes_beside_others_are_other_objects_whatever_they_say() -> None:
-    kept, again = Route.model_validate(WRITTEN), Route.model_validate(WRITTEN)
-    assert new_routes([again, kept, kept], [kept]) == [(0, again)]
-    assert new_routes([], [kept]) == []
+def test_adjacent_routes_are_distinct_objects_regardless_of_content() -> None:
+    first, again = Route.model_validate(WRITTEN), Route.model_validate(WRITTEN)
+    assert new_routes([again, first, first], [first]) == [(0, again)]
+    assert new_routes([], [first]) == []
 
 
 def test_true_is_not_one() -> None:
@@ -57,7 +57,7 @@ def test_true_is_not_one() -> None:
     assert known.find({**WRITTEN, "allow_websockets": 1}) is None
 
 
-def test_the_same_text_is_the_same_whoever_made_it_and_a_date_of_toml_is_no_obstacle() -> None:
+def test_equal_texts_are_equal_and_toml_dates_are_supported() -> None:
     known, route = RouteCache(), Route.model_validate(WRITTEN)
     written = {**WRITTEN, "name": date(2026, 1, 2), "allowed_users": ["ann", "ann"]}
     again = {

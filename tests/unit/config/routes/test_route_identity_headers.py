@@ -28,7 +28,7 @@ def test_a_preset_is_a_set_of_templates_that_can_be_read(preset: str) -> None:
     assert not is_per_request(route)
 
 
-def test_the_routes_own_words_outrank_the_presets() -> None:
+def test_route_values_override_presets() -> None:
     route = make_route(identity_headers="remote-user", set_request_headers={"remote_user": "${claim.email}", "Remote-Name": "nobody"})
     assert header_templates(route)["remote_user"] == (Variable("claim.email"),)
     assert set(header_templates(route)) == {"remote_user", "Remote-Email", "Remote-Groups"}
@@ -36,7 +36,7 @@ def test_the_routes_own_words_outrank_the_presets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "beside"),
+    ("keys", "trusted"),
     [
         ({"set_request_headers": {"remote_user": "${claim.email}"}}, {b"remote-user", b"remote-name", b"remote-email", b"remote-groups"}),
         ({"set_request_headers": {"Remote-User": "guest"}}, {b"remote-groups"}),  # a fixed header is trusted as well
@@ -44,41 +44,44 @@ def test_the_routes_own_words_outrank_the_presets() -> None:
         ({"assertion_header": "Cf-Access-Jwt-Assertion"}, {b"cf-access-authenticated-user-email"}),
     ],
 )
-def test_what_is_believed_beside_it_nobody_says_either(keys: dict[str, Any], beside: set[bytes]) -> None:
-    assert beside <= set(reserved_headers(make_route(**keys)))
+def test_trusted_headers_alongside_are_stripped_too(keys: dict[str, Any], trusted: set[bytes]) -> None:
+    assert trusted <= set(reserved_headers(make_route(**keys)))
     assert reserved_headers(make_route(set_request_headers={"X-Of-Its-Own": "${user}", "X-Fixed": "1"})) == (b"x-of-its-own",)
 
 
 APP = "http://app.internal"
-TELLS = {"identity_headers": "remote-user", "set_request_headers": {"X-Webauth-User": "${claim.email}", "Authorization": "Token ${user}"}}
+IDENTITY = {
+    "identity_headers": "remote-user",
+    "set_request_headers": {"X-Webauth-User": "${claim.email}", "Authorization": "Token ${user}"},
+}
 
 
 @pytest.mark.parametrize("to", [APP, f"{APP}:80", f"{APP}/below", ["http://other.internal", APP], "https://app.internal:80"])
-def test_what_an_upstream_is_told_on_one_route_nobody_says_on_another(to: Any) -> None:
-    telling, other = make_route(to=["http://a.internal", APP], **TELLS), make_route(to=to, allow_public_unauthenticated_access=True)
+def test_identity_headers_of_one_route_are_stripped_on_others(to: Any) -> None:
+    identified, other = make_route(to=["http://a.internal", APP], **IDENTITY), make_route(to=to, allow_public_unauthenticated_access=True)
     expected = {b"remote-user", b"remote-name", b"remote-email", b"remote-groups", b"x-webauth-user"}
-    names = IdentityHeaderNames([other, telling])
+    names = IdentityHeaderNames([other, identified])
     assert set(names.headers_for(other)) == expected, "but a client's own Authorization is for the application to judge"
-    assert set(names.headers_for(telling)) == expected | {b"authorization"}
+    assert set(names.headers_for(identified)) == expected | {b"authorization"}
     assert set(IdentityHeaderNames([other]).headers_for(other)) == set()
 
 
 @pytest.mark.parametrize("to", ["http://app.internal:8080", "https://app.internal", "http://other.internal"])
-def test_what_another_upstream_is_told_anybody_may_say(to: str) -> None:
-    assert IdentityHeaderNames([make_route(to=APP, **TELLS)]).headers_for(make_route(to=to)) == ()
+def test_headers_of_another_upstream_are_left_to_clients(to: str) -> None:
+    assert IdentityHeaderNames([make_route(to=APP, **IDENTITY)]).headers_for(make_route(to=to)) == ()
 
 
 def test_a_route_in_shadow_changes_nothing() -> None:
-    assert IdentityHeaderNames([make_route(to=APP, mode="shadow", **TELLS)]).headers_for(make_route(to=APP)) == ()
+    assert IdentityHeaderNames([make_route(to=APP, mode="shadow", **IDENTITY)]).headers_for(make_route(to=APP)) == ()
 
 
 def test_a_forwarding_header_of_one_route_stays_gates_own_on_the_others() -> None:
-    telling = make_route(to=APP, set_request_headers={"X-Forwarded-For": "${user}", "X-Real-Ip": "${user}", "Forwarded": "${user}"})
-    assert IdentityHeaderNames([telling]).headers_for(make_route(to=APP)) == ()
+    identified = make_route(to=APP, set_request_headers={"X-Forwarded-For": "${user}", "X-Real-Ip": "${user}", "Forwarded": "${user}"})
+    assert IdentityHeaderNames([identified]).headers_for(make_route(to=APP)) == ()
 
 
 @pytest.mark.parametrize(
-    ("keys", "tells", "signs", "varies"),
+    ("keys", "adds", "signs", "varies"),
     [
         ({}, False, False, False),
         ({"set_request_headers": {"X-A": "a $$ b"}}, False, False, False),
@@ -90,9 +93,9 @@ def test_a_forwarding_header_of_one_route_stays_gates_own_on_the_others() -> Non
         ({"set_request_headers": {"X-A": "${client_certificate.fingerprint}"}}, True, False, True),
     ],
 )
-def test_what_is_told(keys: dict[str, Any], tells: bool, signs: bool, varies: bool) -> None:
+def test_sent_headers(keys: dict[str, Any], adds: bool, signs: bool, varies: bool) -> None:
     route = make_route(**keys)
-    assert (sends_identity(route), sends_assertion(route), is_per_request(route)) == (tells, signs, varies)
+    assert (sends_identity(route), sends_assertion(route), is_per_request(route)) == (adds, signs, varies)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +111,7 @@ def test_what_is_told(keys: dict[str, Any], tells: bool, signs: bool, varies: bo
         {"identity_headers": "unheard-of"},
     ],
 )
-def test_what_can_not_be_told_is_an_error(tmp_path: Path, keys: dict[str, Any]) -> None:
+def test_unsendable_value_is_an_error(tmp_path: Path, keys: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         make_options(tmp_path, policy=[{"from": "https://app.example.com", "to": "http://up", **keys}])
 
@@ -121,7 +124,7 @@ def test_what_can_not_be_told_is_an_error(tmp_path: Path, keys: dict[str, Any]) 
     ],
 )  # fmt: skip
 def test_spellings_of_one_address_are_one_upstream(one: str, other: str) -> None:
-    for telling, quiet in ((one, other), (other, one)):
-        names = IdentityHeaderNames([make_route(to=f"http://{telling}:9000", identity_headers="remote-user")])
+    for identified, quiet in ((one, other), (other, one)):
+        names = IdentityHeaderNames([make_route(to=f"http://{identified}:9000", identity_headers="remote-user")])
         assert b"remote-user" in names.headers_for(make_route(to=f"http://{quiet}:9000"))
         assert names.headers_for(make_route(to=f"http://{quiet}:9001")) == ()

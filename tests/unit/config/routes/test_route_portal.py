@@ -12,7 +12,7 @@ ROUTE = {"from": "https://app.example.com", "to": "http://127.0.0.1:9", "allow_a
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
 
 
-def test_without_the_keys_a_route_is_shown_and_a_redirect_is_not(load: Load) -> None:
+def test_without_keys_route_is_displayed_and_redirect_is_not(load: Load) -> None:
     redirect = {"from": "https://old.example.com", "redirect": {"host_redirect": "app.example.com"}}
     routes = load(policy=[ROUTE, redirect, {**ROUTE, "path": "/x", "portal": "hide"}, {**redirect, "path": "/y", "portal": "show"}]).policy
     assert [route.is_in_portal for route in routes] == [True, False, False, True]

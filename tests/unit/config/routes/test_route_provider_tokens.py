@@ -58,13 +58,13 @@ def test_a_contradiction_is_refused(route_problems: Problems, keys: dict[str, An
     ],
     ids=str,
 )
-def test_what_the_operator_says_is_taken(route_problems: Problems, keys: dict[str, Any]) -> None:
+def test_operator_value_is_used(route_problems: Problems, keys: dict[str, Any]) -> None:
     assert route_problems(**{**PASSED, **keys}) == {}
 
 
-def test_such_a_route_is_carried_by_gate_alone_and_keeps_the_clients_authorization_elsewhere(tmp_path: Any) -> None:
-    told = {**PASSED, "from": "https://app.example.com", "set_request_headers": {"X-Token": "${access_token}", "X-User": "${user}"}}
-    route = Route.model_validate(told)
+def test_such_route_needs_gate_data_plane_and_preserves_client_authorization_elsewhere(tmp_path: Any) -> None:
+    sending = {**PASSED, "from": "https://app.example.com", "set_request_headers": {"X-Token": "${access_token}", "X-User": "${user}"}}
+    route = Route.model_validate(sending)
     options = make_options(tmp_path)
     assert exposes_credentials(route, options)
     assert not sets_authorization(route, options)

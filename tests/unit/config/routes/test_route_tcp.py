@@ -19,7 +19,7 @@ def test_tcp_leads_to_tcp_alone(route_problems: Problems) -> None:
         assert "tcp://host:port" in found["to"]
 
 
-def test_a_tunnel_is_asked_for_by_its_port(route_problems: Problems) -> None:
+def test_tunnel_is_requested_by_port(route_problems: Problems) -> None:
     assert "needs the port" in route_problems(**{"from": "tcp+https://ssh.example.com"}, **TO)["from"]
 
 

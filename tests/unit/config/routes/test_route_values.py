@@ -18,7 +18,7 @@ def test_from_may_have_a_wildcard_a_port_and_a_slash() -> None:
     assert route(**{"from": "https://*.Example.com:8443/"}).from_ == Url("https", "*.example.com", 8443)
 
 
-def test_a_path_in_from_is_refused_in_the_words_of_the_specification(route_problems: Problems) -> None:
+def test_path_in_from_is_refused_with_the_specified_message(route_problems: Problems) -> None:
     assert route_problems(**{"from": "https://app.example.com/x"})["from"] == (
         "config: policy source url (https://app.example.com/x) contains a path, but it should be set using the path field instead"
     )

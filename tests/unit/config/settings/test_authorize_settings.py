@@ -6,7 +6,7 @@ from config.settings.authorize_settings import effective_groups_claim
 from tests.unit.config.conftest import Load, Problems
 
 
-def test_nobody_enters_the_admin_by_default(load: Load) -> None:
+def test_admin_admits_no_user_by_default(load: Load) -> None:
     options = load()
     assert (options.admin_allowed_users, options.admin_allowed_groups, options.admin_password_login) == ((), (), False)
 

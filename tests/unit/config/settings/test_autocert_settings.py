@@ -47,7 +47,7 @@ def test_what_the_public_authority_can_t_vouch_for_is_left_out(tmp_path: Path, h
     assert acme_hosts(make_options(tmp_path, **ON, policy=[route(host)])) == ("auth.example.com",)
 
 
-def test_private_names_are_another_authority_s_to_judge(tmp_path: Path) -> None:
+def test_private_names_are_left_to_their_authority(tmp_path: Path) -> None:
     options = make_options(
         tmp_path, **ON, autocert_ca="https://ca.internal/x", policy=[route("a.test"), route("*.a.test"), route("10.0.0.1")]
     )
@@ -62,7 +62,7 @@ def test_what_a_configured_certificate_covers_is_left_out(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("services", "hosts"), [("authenticate", ("auth.example.com",)), ("proxy", ("fwd.example.com", "a.example.com"))])
-def test_each_service_gets_those_that_are_asked_of_it(tmp_path: Path, services: str, hosts: tuple[str, ...]) -> None:
+def test_each_service_gets_its_required_settings(tmp_path: Path, services: str, hosts: tuple[str, ...]) -> None:
     options = make_options(
         tmp_path,
         **ON,
@@ -105,6 +105,6 @@ def test_autocert_is_reason_enough_to_start_without_a_certificate(problems: Prob
     assert "certificate" in problems(insecure_server=None)
 
 
-def test_a_key_is_never_shown(problems: Problems) -> None:
+def test_key_is_never_displayed(problems: Problems) -> None:
     key = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W"
     assert key not in str(problems(**ON, autocert_eab_mac_key=key))

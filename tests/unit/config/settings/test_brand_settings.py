@@ -28,20 +28,20 @@ def test_its_logo_is_read_and_watched(load: Load, tmp_path: Path) -> None:
     assert tmp_path / "logo.svg" in [file.path for file in watched_files(options)]
 
 
-def test_the_environment_may_say_it(load: Load) -> None:
+def test_environment_may_set_it(load: Load) -> None:
     brand = load(environ={"BRAND": '{"name": "Example Corp", "accent": "#abc"}'}).brand
     assert brand is not None
     assert (brand.name, brand.accent) == ("Example Corp", "#aabbcc")
 
 
-def test_the_environment_says_it_in_json(problems: Problems) -> None:
+def test_environment_sets_it_in_json(problems: Problems) -> None:
     assert list(problems(environ={"BRAND": "Example Corp"})) == ["BRAND"]
     assert "JSON" in problems(environ={"BRAND": "{name: x}"})["BRAND"]
     assert "hexadecimal" in problems(environ={"BRAND": '{"accent": "red"}'})["BRAND.accent"]
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "message"),
     [
         ("name", "x" * 41, "at most 40 characters"),
         ("name", "a\u202eb", "must not contain invisible"),
@@ -64,7 +64,7 @@ def test_the_environment_says_it_in_json(problems: Problems) -> None:
         ("colour", "#ff0000", "unknown setting"),
     ],
 )
-def test_what_a_page_could_not_show_is_refused_by_name(problems: Problems, tmp_path: Path, key: str, value: object, said: str) -> None:
+def test_what_a_page_could_not_show_is_refused_by_name(problems: Problems, tmp_path: Path, key: str, value: object, message: str) -> None:
     head = b'<svg xmlns="http://www.w3.org/2000/svg"'
     files = {
         "large.svg": SVG + b" " * MAX_LOGO_BYTES,
@@ -80,4 +80,4 @@ def test_what_a_page_could_not_show_is_refused_by_name(problems: Problems, tmp_p
         (tmp_path / name).write_bytes(content)
     (found,) = problems(brand={key: value}).items()
     assert found[0] == f"brand.{key}"
-    assert said in found[1]
+    assert message in found[1]

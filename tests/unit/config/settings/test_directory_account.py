@@ -45,7 +45,7 @@ def test_oktas_key_may_stand_alone() -> None:
         parse_account("okta", b"two words")
 
 
-def test_googles_is_a_key_file_with_whom_it_acts_for() -> None:
+def test_google_has_key_file_and_impersonated_user() -> None:
     document = json.loads(account_json())
     parsed = parse_account("google", json.dumps({**document, "impersonate_user": "admin@corp.example"}).encode())
     assert (parsed.subject, parsed.key.email if parsed.key else "") == ("admin@corp.example", document["client_email"])
@@ -60,7 +60,7 @@ def test_a_directory_is_one_tenants(tenant: str) -> None:
         parse_account("azure", account("azure", directory_id=tenant))
 
 
-def test_a_provider_without_a_directory_says_what_to_use() -> None:
+def test_provider_without_directory_suggests_alternative() -> None:
     with pytest.raises(ValueError, match="directory_file or groups_claim"):
         parse_account("oidc", b"{}")
 

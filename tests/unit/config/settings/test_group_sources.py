@@ -73,7 +73,7 @@ def test_in_split_mode_another_process_may_have_them(problems: Problems) -> None
         ({**APART, **OKTA, "directory_file": "directory.yaml"}, False),
     ],
 )
-def test_groups_of_whom_there_is_no_record_are_unknown_where_a_directory_is_to_tell_them(
+def test_groups_without_record_are_unknown_where_directory_is_configured(
     load: Load, tmp_path: Path, settings: dict[str, Any], is_recorded: bool
 ) -> None:
     (tmp_path / "directory.yaml").write_text("users: []")

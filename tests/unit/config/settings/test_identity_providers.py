@@ -16,8 +16,8 @@ APP = {"from": "https://app.example.com", "to": "http://a"}
 
 
 def entry(name: str = "corp", **more: Any) -> dict[str, Any]:
-    said = {"provider": "oidc", "url": f"https://idp.{name}.example", "client_id": "gate", "client_secret": f"secret-of-{name}"}
-    return {"id": name, **said, "domains": [f"{name}.example"], **more}
+    defaults = {"provider": "oidc", "url": f"https://idp.{name}.example", "client_id": "gate", "client_secret": f"secret-of-{name}"}
+    return {"id": name, **defaults, "domains": [f"{name}.example"], **more}
 
 
 def several(*entries: dict[str, Any], **settings: Any) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def test_each_entry_is_a_provider_by_its_id(load: Load, tmp_path: Path) -> None:
     )
 
 
-def test_one_entry_alone_may_tell_any_address(load: Load) -> None:
+def test_only_one_entry_may_be_authoritative_for_any_address(load: Load) -> None:
     (provider,) = load(**several(without(entry(), "domains"))).providers.values()
     assert (provider.domains, provider.is_only_provider) == (None, True)
     assert provider.owns_domain("anything.example")
@@ -119,7 +119,7 @@ def test_a_domain_is_the_whole_of_it(load: Load) -> None:
         ([entry(f"p{number}") for number in range(MAX_PROVIDERS + 1)], "identity_providers", f"{MAX_PROVIDERS} entries"),
     ],
 )
-def test_what_leaves_open_whose_word_it_is_is_refused(problems: Problems, entries: list[dict[str, Any]], place: str, message: str) -> None:
+def test_ambiguous_authority_is_refused(problems: Problems, entries: list[dict[str, Any]], place: str, message: str) -> None:
     found = problems(**{**WITHOUT, "identity_providers": entries})
     assert list(found) == [place], found
     assert message in found[place]
@@ -143,11 +143,11 @@ def test_what_leaves_open_whose_word_it_is_is_refused(problems: Problems, entrie
         ("scim_group_id", "externalId"),
     ],
 )
-def test_a_key_of_one_provider_does_not_stand_beside_several(problems: Problems, key: str, value: Any) -> None:
+def test_single_provider_keys_are_refused_alongside_several(problems: Problems, key: str, value: Any) -> None:
     assert key in problems(**{**several(), key: value})
 
 
-def test_a_process_that_signs_nobody_in_needs_no_client(load: Load) -> None:
+def test_process_without_sign_in_needs_no_client(load: Load) -> None:
     entries = [without(entry(id), "client_id", "client_secret") for id in ("corp", "partner")]
     elsewhere = {
         "services": "authorize",
@@ -158,7 +158,7 @@ def test_a_process_that_signs_nobody_in_needs_no_client(load: Load) -> None:
     assert list(load(**several(*entries), **elsewhere).providers) == ["corp", "partner"]
 
 
-def test_no_secret_is_shown(load: Load, problems: Problems) -> None:
+def test_no_secret_is_displayed(load: Load, problems: Problems) -> None:
     assert "secret-of-corp" not in repr(load(**several()))
     assert "secret-of-corp" not in str(problems(**several(entry(titel="x"), entry("partner", url=""))))
 
@@ -193,7 +193,7 @@ def test_no_secret_is_shown(load: Load, problems: Problems) -> None:
         ({"allowed_groups": ["g"]}, "allowed_groups", "scim_token, directory_file or groups_claim"),
     ],
 )
-def test_a_route_says_whose_word_counts_there(problems: Problems, route: dict[str, Any], place: str, message: str) -> None:
+def test_route_declares_authoritative_provider(problems: Problems, route: dict[str, Any], place: str, message: str) -> None:
     found = problems(**several(policy=[{**APP, **route}], jwt_claims_headers=["email", "nickname"]))
     assert list(found) == [f"policy[0].{place}"], found
     assert message in found[f"policy[0].{place}"]
@@ -210,11 +210,11 @@ def test_a_route_says_whose_word_counts_there(problems: Problems, route: dict[st
         {"policy": [{"allow": {"and": [{"provider": "corp"}, {"domain": "corp.example"}]}}]},
     ],
 )
-def test_a_route_that_says_so_is_accepted(problems: Problems, route: dict[str, Any]) -> None:
+def test_explicit_route_is_accepted(problems: Problems, route: dict[str, Any]) -> None:
     assert problems(**several(policy=[{**APP, **route}])) == {}
 
 
-def test_github_is_judged_where_its_people_come(problems: Problems) -> None:
+def test_github_is_checked_where_its_users_sign_in(problems: Problems) -> None:
     github = {"id": "hub", "provider": "github", "client_id": "c", "client_secret": "s", "domains": []}
     strict = {**APP, "allowed_domains": ["corp.example"], "max_age": "15m"}
     assert "policy[0].max_age" in problems(**several(entry(), github, policy=[strict]))
@@ -251,7 +251,7 @@ def test_a_directory_is_of_the_entry_that_names_it(load: Load, tmp_path: Path) -
         ({"scim_token": "short"}, "scim_token", "must have at least 32 random ASCII characters"),
     ],
 )
-def test_a_directory_that_can_t_be_read_says_why(problems: Problems, tmp_path: Path, keys: dict[str, Any], key: str, message: str) -> None:
+def test_unreadable_directory_reports_reason(problems: Problems, tmp_path: Path, keys: dict[str, Any], key: str, message: str) -> None:
     (tmp_path / "people.yaml").write_text("users: []")
     found = problems(**several(entry(**keys)))
     assert list(found) == [f"identity_providers[0].{key}"], found
@@ -266,7 +266,7 @@ def test_in_split_mode_another_process_may_read_a_vendor_s_directory(load: Load)
     assert options.providers["a"].has_group_records
 
 
-def test_who_pushes_is_told_by_the_token(load: Load, problems: Problems, tmp_path: Path) -> None:
+def test_push_sender_is_identified_by_token(load: Load, problems: Problems, tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text(f"{NEXT}\n{TOKEN}\n")
     corp = entry("corp", scim_token=TOKEN, scim_user_id="userName", scim_group_id="displayName")
     options = load(**several(corp, entry("partner", scim_token=NEXT), entry("none"), policy=[APP | {"allowed_groups": ["g"]}]))

@@ -12,12 +12,12 @@ LINK: dict[str, Any] = {"link_by": VERIFIED_EMAIL}
 SHARED = ["corp.example", "shared.example"]
 
 
-def test_nothing_is_linked_that_does_not_say_so(load: Load) -> None:
+def test_linking_requires_explicit_setting(load: Load) -> None:
     providers = load(**several(entry("corp", domains=SHARED), entry("partner", domains=SHARED))).providers
     assert [provider.links_by_email for provider in providers.values()] == [False, False]
 
 
-def test_each_entry_says_for_itself_that_it_links(load: Load) -> None:
+def test_each_entry_enables_linking_for_itself(load: Load) -> None:
     entries = (entry("corp", domains=SHARED, **LINK), entry("partner", domains=["shared.example"], **LINK), entry("third", domains=SHARED))
     assert [provider.links_by_email for provider in load(**several(*entries)).providers.values()] == [True, True, False]
 
@@ -34,7 +34,9 @@ def test_each_entry_says_for_itself_that_it_links(load: Load) -> None:
         ([without(entry("corp", **LINK), "domains")], [0]),
     ],
 )
-def test_a_link_needs_two_providers_that_may_tell_one_domain(problems: Problems, entries: list[dict[str, Any]], places: list[int]) -> None:
+def test_link_needs_two_providers_authoritative_for_one_domain(
+    problems: Problems, entries: list[dict[str, Any]], places: list[int]
+) -> None:
     found = problems(**several(*entries))
     assert list(found) == [f"identity_providers[{index}].link_by" for index in places]
     assert all("has no effect: no" in message for message in found.values())
@@ -46,7 +48,7 @@ def test_there_is_one_way_to_link(problems: Problems, written: Any) -> None:
     assert "must be one of verified_email" in found["identity_providers[0].link_by"]
 
 
-def test_an_address_is_trusted_where_the_operator_says_so(load: Load, problems: Problems) -> None:
+def test_address_is_trusted_where_operator_declares_it(load: Load, problems: Problems) -> None:
     entries = (entry("corp", domains=SHARED, trust_email=True, **LINK), entry("partner", domains=SHARED, **LINK))
     assert [provider.trusts_email for provider in load(**several(*entries)).providers.values()] == [True, False]
     found = problems(**several(entry("corp", domains=SHARED, trust_email=True), entry("partner", domains=SHARED)))

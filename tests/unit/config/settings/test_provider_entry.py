@@ -8,8 +8,8 @@ def entry(**keys: object) -> IdentityProvider:
 
 
 def test_it_shows_no_secret() -> None:
-    shown = repr(entry(client_secret="hidden-one", service_account='{"api_key": "hidden-two"}'))
-    assert "hidden" not in shown
+    text = repr(entry(client_secret="hidden-one", service_account='{"api_key": "hidden-two"}'))
+    assert "hidden" not in text
 
 
 def test_its_issuer_is_the_vendor_s_where_it_names_none() -> None:

@@ -38,7 +38,7 @@ def test_forward_auth_has_a_host_of_its_own(load: Load, problems: Problems) -> N
     assert set(problems(forward_auth_url="https://fwd.example.com", policy=[route])) == {"policy[0].from"}
 
 
-def test_a_permission_is_kept_for_minutes_at_most(load: Load, problems: Problems) -> None:
+def test_permission_is_cached_for_a_few_minutes(load: Load, problems: Problems) -> None:
     assert load().forward_auth_cache == timedelta(0)
     assert load(forward_auth_url="https://fwd.example.com", forward_auth_cache="5m").forward_auth_cache == timedelta(minutes=5)
     assert set(problems(forward_auth_cache="5s")) == {"forward_auth_cache"}
@@ -47,8 +47,8 @@ def test_a_permission_is_kept_for_minutes_at_most(load: Load, problems: Problems
 def test_programs_are_named_by_their_host(load: Load, problems: Problems) -> None:
     assert load().programmatic_redirect_domain_whitelist == ("localhost",)
     assert load(programmatic_redirect_domain_whitelist=["::1", "tool.example.com"]).programmatic_redirect_domain_whitelist[0] == "::1"
-    for wrong in ("https://tool.example.com", "*.example.com", ".example.com", "tool.example.com:8443", "tool.example.com/cb"):
-        assert set(problems(programmatic_redirect_domain_whitelist=["localhost", wrong])) == {"programmatic_redirect_domain_whitelist[1]"}
+    for invalid in ("https://tool.example.com", "*.example.com", ".example.com", "tool.example.com:8443", "tool.example.com/cb"):
+        assert set(problems(programmatic_redirect_domain_whitelist=["localhost", invalid])) == {"programmatic_redirect_domain_whitelist[1]"}
 
 
 def test_an_address_that_the_chosen_family_leaves_out_is_a_problem(problems: Problems) -> None:
@@ -58,7 +58,7 @@ def test_an_address_that_the_chosen_family_leaves_out_is_a_problem(problems: Pro
     assert problems(policy=policy, dns_lookup_family="V6_ONLY") == {"policy[1].to": "is an IPv4 address, and dns_lookup_family is V6_ONLY"}
 
 
-def test_what_the_chosen_data_plane_cannot_carry_is_an_error(load: Load, problems: Problems) -> None:
+def test_unsupported_by_chosen_data_plane_is_an_error(load: Load, problems: Problems) -> None:
     web = {"from": "https://a.example.com", "to": "http://127.0.0.1:9", "upstream_http2": True}
     assert problems(policy=[web]) == {"policy[0].upstream_http2": "needs data_plane: envoy"}
     assert load(data_plane="envoy", policy=[web]).policy[0].upstream_http2

@@ -34,7 +34,7 @@ AUTHORIZE = {"authorize_service_url": "https://authorize:5443"}
 
 
 @pytest.mark.parametrize(
-    ("settings", "wrong"),
+    ("settings", "invalid"),
     [
         ({"services": "proxy", **BROKER, **AUTHORIZE}, []),
         ({"services": "proxy", **BROKER}, ["authorize_service_url"]),
@@ -52,16 +52,16 @@ AUTHORIZE = {"authorize_service_url": "https://authorize:5443"}
     ],
     ids=str,
 )
-def test_each_service_says_what_it_needs_to_reach_the_others(tmp_path, settings, wrong):
+def test_each_service_requires_addresses_of_the_others(tmp_path, settings, invalid):
     found = []
     try:
         make_options(tmp_path, **settings)
     except ConfigError as error:
         found = [problem.key for problem in error.problems]
-    assert found == wrong
+    assert found == invalid
 
 
-def test_only_who_signs_people_in_needs_the_provider_s_secret(tmp_path):
+def test_only_services_signing_users_in_need_provider_secret(tmp_path):
     without = {"idp_client_id": None, "idp_client_secret": None}
     proxy = make_options(tmp_path, services="proxy", **BROKER, **AUTHORIZE, **without)
     assert proxy.grpc_address is None

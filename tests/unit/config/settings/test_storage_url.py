@@ -46,12 +46,12 @@ def test_an_address_means(written: str, meant: StorageUrl) -> None:
     ],
 )
 def test_what_can_not_be_an_address_is_refused_without_showing_it(written: object) -> None:
-    with pytest.raises(ValueError, match=r"must|multiple hosts|Sentinel|cluster|may contain") as told:
+    with pytest.raises(ValueError, match=r"must|multiple hosts|Sentinel|cluster|may contain") as raised:
         parse_storage_url(written)
-    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in str(raised.value)
 
 
-def test_a_password_is_not_shown() -> None:
+def test_password_is_not_displayed() -> None:
     assert "hunter2" not in repr(parse_storage_url("kvstore://ann:hunter2@store")) + repr(
         parse_database_url("postgres://ann:hunter2@db/gate")
     )
@@ -79,6 +79,6 @@ def test_a_database_means(written: str, meant: DatabaseUrl) -> None:
     "written", ["mysql://hunter2@db/x", "postgres://hunter2@db", "postgres://db/x?passfile=hunter2", "postgres://a:hunter2@b:0/x"]
 )
 def test_another_database_is_refused_without_showing_it(written: str) -> None:
-    with pytest.raises(ValueError, match=r"must|option") as told:
+    with pytest.raises(ValueError, match=r"must|option") as raised:
         parse_database_url(written)
-    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in str(raised.value)

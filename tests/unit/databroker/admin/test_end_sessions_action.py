@@ -72,11 +72,11 @@ def left(store: MemoryStore) -> list[str]:
     return [record.id for record in async_to_sync(store.page)(SESSION, "", 10_000)]
 
 
-def told() -> list[tuple[str, str, str]]:
+def audited() -> list[tuple[str, str, str]]:
     return sorted(AuditEntry.objects.values_list("action", "object_id", "object_repr"))
 
 
-def test_sessions_end_in_store_and_table_and_each_is_told_of(store):
+def test_sessions_end_in_store_and_table_and_each_is_audited(store):
     row(User, id="oidc/bob", email="bob@a.org")
     put(store, "s1", "oidc/bob")
     put(store, "s2", None)
@@ -85,7 +85,7 @@ def test_sessions_end_in_store_and_table_and_each_is_told_of(store):
         assert end_sessions(store, ["s1", "s2"]) == 2
     assert left(store) == ["s3"]
     assert list(Session.objects.values_list("pk", flat=True)) == ["s3"]
-    assert told() == [
+    assert audited() == [
         (AuditAction.END_SESSION, "s1", "bob@a.org, from 192.0.2.1"),
         (AuditAction.END_SESSION, "s2", "an unknown user, from 192.0.2.1"),
     ]
@@ -101,10 +101,10 @@ def test_the_weaker_sessions_of_the_same_browser_end_with_the_stronger_one(store
     async_to_sync(store.put)(SESSION, "strong", {"user_id": "oidc/bob", "superseded_ids": ["weak", "weaker", "long gone"]})
     assert end_sessions(store, ["strong"]) == 3
     assert left(store) == ["anothers"]
-    assert [id for _, id, _ in told()] == ["strong", "weak", "weaker"]
+    assert [id for _, id, _ in audited()] == ["strong", "weak", "weaker"]
 
 
-def test_what_had_ended_when_the_broker_failed_is_told_of():
+def test_sessions_ended_before_broker_failure_are_audited():
     store = FailingStore()
     for id in ("s1", "s2", "s3"):
         put(store, id, "oidc/bob")
@@ -112,13 +112,13 @@ def test_what_had_ended_when_the_broker_failed_is_told_of():
         end_sessions(store, ["s1", "s2", "s3"])
     assert left(store) == ["s3"]
     assert list(Session.objects.values_list("pk", flat=True)) == ["s3"]
-    assert [(what, id) for what, id, _ in told()] == [
+    assert [(what, id) for what, id, _ in audited()] == [
         (AuditAction.END_SESSION.failure, "s3"),
         *((AuditAction.END_SESSION, f"s{n}") for n in (1, 2, 3)),
     ]
 
 
-def test_an_end_that_failed_halfway_is_finished_by_asking_again():
+def test_partially_failed_end_completes_on_retry():
     store = FailingStore()
     put(store, "weak", "oidc/bob")
     put(store, "weaker", "oidc/bob")
@@ -134,7 +134,7 @@ def test_an_end_that_failed_halfway_is_finished_by_asking_again():
     assert left(store) == []
 
 
-def test_what_the_log_can_not_tell_of_is_not_done(store):
+def test_action_is_refused_if_it_cannot_be_logged(store):
     put(store, "s1", "oidc/bob")
     request = request_to(store)
     with connection.cursor() as cursor:
@@ -150,16 +150,16 @@ def test_what_the_log_can_not_tell_of_is_not_done(store):
     assert Session.objects.filter(pk="s1").exists()
 
 
-def test_a_broker_that_fails_while_a_persons_sessions_end_is_told_of_once_more():
+def test_broker_failure_while_ending_sessions_is_audited_again():
     store = FailingStore()
     for id in ("s1", "s2", "s3"):
         put(store, id, "oidc/bob")
     with pytest.raises(BrokerError):
         end_all_sessions(store, ["oidc/bob"])
-    assert (AuditAction.END_ALL_SESSIONS.failure, "oidc/bob", "oidc/bob") in told()
+    assert (AuditAction.END_ALL_SESSIONS.failure, "oidc/bob", "oidc/bob") in audited()
 
 
-def test_an_action_that_takes_too_long_stops_and_says_so(store):
+def test_slow_action_stops_and_reports_it(store):
     ids = [f"{number:05}" for number in range(2 * BATCH_SIZE)]
     async_to_sync(fill)(store, ids)
     ticks = iter(range(1000))
@@ -167,15 +167,15 @@ def test_an_action_that_takes_too_long_stops_and_says_so(store):
     ending.end_all_sessions(["oidc/bob"])
     assert (ending.ended, ending.is_complete) == (BATCH_SIZE, False)
     assert len(left(store)) == BATCH_SIZE
-    assert (AuditAction.END_ALL_SESSIONS.failure, "oidc/bob", "oidc/bob") in told()
+    assert (AuditAction.END_ALL_SESSIONS.failure, "oidc/bob", "oidc/bob") in audited()
 
 
-def test_all_sessions_of_a_person_end_and_nobody_elses(store):
+def test_all_sessions_of_one_user_and_no_others_end(store):
     for id, user_id in (("s1", "oidc/bob"), ("s2", "oidc/carol"), ("s3", "oidc/bob"), ("s4", None), ("s5", "oidc/bobby")):
         put(store, id, user_id)
     assert end_all_sessions(store, ["oidc/bob"]) == 2
     assert left(store) == ["s2", "s4", "s5"]
-    assert (AuditAction.END_ALL_SESSIONS, "oidc/bob", "oidc/bob") in told()
+    assert (AuditAction.END_ALL_SESSIONS, "oidc/bob", "oidc/bob") in audited()
 
 
 def test_a_session_too_young_to_have_a_row_ends_with_the_others(store):
@@ -185,11 +185,11 @@ def test_a_session_too_young_to_have_a_row_ends_with_the_others(store):
     assert left(store) == []
 
 
-def test_a_person_without_an_id_is_nobody(store):
+def test_user_without_id_is_unknown(store):
     put(store, "s", None)
     assert end_all_sessions(store, ["", None]) == 0
     assert left(store) == ["s"]
-    assert told() == []
+    assert audited() == []
 
 
 def test_more_sessions_than_a_page_end(store):

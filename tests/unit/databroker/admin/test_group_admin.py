@@ -8,7 +8,7 @@ import pytest
 from config.settings.identity_providers import PLACEHOLDERS
 from databroker.admin import group_admin, session_admin
 from databroker.models import Group, Membership, User
-from tests.support.admin import AdminPages, text_of
+from tests.support.admin import AdminPages, visible_text
 from tests.support.database import row
 from tests.support.options import make_options
 
@@ -24,7 +24,7 @@ def pages(directory: Path, options: dict[str, Any]) -> AdminPages:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({}, f"the claim “groups” of {ISSUER}. "),
         ({"groups_claim": "roles"}, "the claim “roles” of"),
@@ -34,11 +34,11 @@ def pages(directory: Path, options: dict[str, Any]) -> AdminPages:
         (OKTA, "Configure idp_service_account, scim_token, directory_file"),
     ],
 )
-def test_an_empty_page_says_what_to_configure(tmp_path: Path, options: dict[str, Any], told: str) -> None:
-    assert told in text_of(pages(tmp_path, options).get(PAGE))
+def test_empty_page_explains_what_to_configure(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    assert message in visible_text(pages(tmp_path, options).get(PAGE))
 
 
-def test_each_group_says_where_it_comes_from_and_that_nobody_changes_it(tmp_path: Path) -> None:
+def test_each_group_names_its_source_and_is_read_only(tmp_path: Path) -> None:
     row(Group, id="claimed", in_directory=False, from_claim=True)
     row(Group, id="both", name="known", from_claim=True, issuer=ISSUER)
     row(Group, id="pushed", issuer=ISSUER)
@@ -46,7 +46,7 @@ def test_each_group_says_where_it_comes_from_and_that_nobody_changes_it(tmp_path
     row(User, id="oidc/ann", email="ann@a.org")
     row(Membership, user_id="oidc/ann", group_id="claimed", from_directory=False, from_claim=True)
     site = pages(tmp_path, SCIM)
-    text = text_of(site.get(PAGE))
+    text = visible_text(site.get(PAGE))
     claim, scim = f"the claim “groups” of {ISSUER}", f"SCIM of {ISSUER}"
     assert f"claimed - - {claim} 1" in text
     assert f"both known - {claim}; {scim} 0" in text
@@ -54,10 +54,10 @@ def test_each_group_says_where_it_comes_from_and_that_nobody_changes_it(tmp_path
     assert "foreign - - the directory of https://another.example," in text
     assert f"from {claim} and {scim}" in text
     assert "only in bearer tokens" in text
-    one = text_of(site.get(f"{PAGE}claimed/change/"))
+    one = visible_text(site.get(f"{PAGE}claimed/change/"))
     assert "ann@a.org" in one
     assert f"come from {claim}" in one
-    from_claim = text_of(site.get(PAGE, origin="claim"))
+    from_claim = visible_text(site.get(PAGE, origin="claim"))
     assert ("both" in from_claim, "pushed" in from_claim) == (True, False)
 
 
@@ -65,10 +65,10 @@ def test_a_directory_s_file_is_named_by_its_setting(tmp_path: Path) -> None:
     (tmp_path / "people.json").write_text("[]")
     row(Group, id="g1", name="engineering")
     options = {"directory_file": str(tmp_path / "people.json"), "groups_claim": ""}
-    assert "g1 engineering - directory_file 0" in text_of(pages(tmp_path, options).get(PAGE))
+    assert "g1 engineering - directory_file 0" in visible_text(pages(tmp_path, options).get(PAGE))
 
 
-def test_a_group_of_one_of_several_directories_says_whose_it_is(tmp_path: Path) -> None:
+def test_group_of_one_of_several_directories_names_its_directory(tmp_path: Path) -> None:
     keys = {"client_id": "gate", "client_secret": "secret", "domains": []}
     (tmp_path / "people.yaml").write_text("users: []")
     corp = {"id": "corp", "provider": "okta", "url": "https://corp.okta.com", "service_account": '{"api_key": "k"}', **keys}
@@ -76,7 +76,7 @@ def test_a_group_of_one_of_several_directories_says_whose_it_is(tmp_path: Path) 
     for id, issuer in (("corp/g", "https://corp.okta.com"), ("partner/g", "https://partner.example"), ("partner/h", "https://old.example")):
         row(Group, id=id, issuer=issuer)
     site = pages(tmp_path, {**dict.fromkeys(PLACEHOLDERS), "identity_providers": [corp, partner]})
-    text = text_of(site.get(PAGE))
+    text = visible_text(site.get(PAGE))
     assert "corp/g - - the directory of https://corp.okta.com 0" in text
     assert "partner/g - - directory_file of partner 0" in text
     assert "partner/h - - the directory of https://old.example," in text

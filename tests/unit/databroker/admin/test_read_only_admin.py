@@ -17,7 +17,7 @@ from databroker.admin.read_only_admin import CACHE_ABOVE, CachedPaginator, time_
 from databroker.models import Group, Session, User
 from databroker.records import SESSION
 from databroker.store.memory import MemoryStore
-from tests.support.admin import AdminPages, text_of
+from tests.support.admin import AdminPages, visible_text
 from tests.support.database import row
 from tests.support.options import make_options
 
@@ -67,7 +67,7 @@ def test_a_list_is_narrowed_as_its_own_links_do_it_and_by_no_pattern(pages, peop
     assert pages.get(f"databroker/session/?{query}").status_code == status
 
 
-def test_who_is_not_of_the_staff_sees_nothing(store, people):
+def test_non_staff_user_sees_nothing(store, people):
     pages = AdminPages(session_admin.register, group_admin.register, is_staff=False, broker=store)
     for page in LISTS:
         assert pages.get(page).status_code == 302
@@ -80,19 +80,19 @@ def test_who_is_not_of_the_staff_sees_nothing(store, people):
 def test_each_page_asks_for_the_staff_itself_whatever_its_site_lets_in(is_active: bool, is_staff: bool) -> None:
     site = AdminSite()
     session_admin.register(site)
-    asked = RequestFactory().get("/")
-    asked.user = SimpleNamespace(is_active=True, is_staff=True)
-    assert all(page.has_module_permission(asked) for page in site._registry.values())
-    asked.user = SimpleNamespace(is_active=is_active, is_staff=is_staff)
-    assert not any(page.has_view_permission(asked) or page.has_module_permission(asked) for page in site._registry.values())
+    page_request = RequestFactory().get("/")
+    page_request.user = SimpleNamespace(is_active=True, is_staff=True)
+    assert all(page.has_module_permission(page_request) for page in site._registry.values())
+    page_request.user = SimpleNamespace(is_active=is_active, is_staff=is_staff)
+    assert not any(page.has_view_permission(page_request) or page.has_module_permission(page_request) for page in site._registry.values())
 
 
-def test_the_history_of_a_person_is_what_the_audit_log_says_of_them(pages, people):
+def test_user_history_is_the_audit_log_about_them(pages, people):
     pages.post("databroker/user/", action="end_all", _selected_action=["oidc/bob"])
     pages.post("databroker/user/", action="end_all", _selected_action=["oidc/alice"])
     answer = pages.get(f"databroker/user/{quote('oidc/bob')}/history/")
     assert (answer.status_code, answer["Location"]) == (302, "/admin/databroker/auditentry/?object_id=oidc%2Fbob")
-    text = text_of(pages.get("databroker/auditentry/", object_id="oidc/bob"))
+    text = visible_text(pages.get("databroker/auditentry/", object_id="oidc/bob"))
     assert "1 entry" in text
     assert "bob@a.org" in text
     assert "alice@a.org" not in text

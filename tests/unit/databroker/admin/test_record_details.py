@@ -36,18 +36,18 @@ def record(**data: object) -> Record:
     return Record("session", "s", data, 1, 0.0)
 
 
-def test_no_field_is_shown_but_those_that_are_named() -> None:
+def test_only_named_fields_are_displayed() -> None:
     planted = {field.name: f"{MARK}-{field.name}." for field in fields(SessionRecord)}
-    shown = session_facts(planted)
-    assert set(shown) == {*DISCLOSED_FIELDS, "can_be_refreshed"}
+    facts = session_facts(planted)
+    assert set(facts) == {*DISCLOSED_FIELDS, "can_be_refreshed"}
     secret = {field.name for field in fields(SessionRecord)} - HARMLESS
     assert secret == {"id_token", "access_token", "refresh_token", "unverified_id_token"}
-    assert [name for name in secret if planted[name] in str(shown)] == []
+    assert [name for name in secret if planted[name] in str(facts)] == []
 
 
 def test_claims_come_in_order_and_as_text() -> None:
-    said = {"name": "Ann", "groups": ["a", "b"], "age": 7, "email_verified": True, "nothing": None}
-    assert claims({"claims": said}) == [
+    recorded_claims = {"name": "Ann", "groups": ["a", "b"], "age": 7, "email_verified": True, "nothing": None}
+    assert claims({"claims": recorded_claims}) == [
         ("age", "7"),
         ("email_verified", "true"),
         ("groups", "a, b"),
@@ -88,7 +88,7 @@ def test_what_ties_tokens_together_is_left_out(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["access_token", "api_key", "apiKey", "client_secret", "Password", "assertion", "session_cookie"])
-def test_a_claim_whose_name_says_secret_is_hidden(name: str) -> None:
+def test_claim_named_secret_is_hidden(name: str) -> None:
     assert claims({"claims": {name: MARK}}) == [(name, REDACTED)]
     assert MARK not in str(claims({"claims": {"nested": {"deep": [{name: MARK}]}}}))
 
@@ -106,18 +106,18 @@ def test_a_claim_of_a_megabyte_is_cut() -> None:
     assert len(claims({"claims": {"a": "x" * 1_000_000}})[0][1]) < 2000
 
 
-def test_what_a_provider_says_can_not_become_markup() -> None:
-    shown = str(render_claims((record(claims={"<b>": "<script>"}),)))
-    assert "<script>" not in shown
-    assert "&lt;script&gt;" in shown
+def test_provider_value_cannot_become_markup() -> None:
+    markup = str(render_claims((record(claims={"<b>": "<script>"}),)))
+    assert "<script>" not in markup
+    assert "&lt;script&gt;" in markup
 
 
-def test_a_session_is_described_in_words() -> None:
+def test_session_has_text_description() -> None:
     data = {"provider": "google", "access_token_expires_at": 1_700_000_000.0, "tokens_received_at": 0.0, "refresh_token": MARK}
-    shown = str(render_session_facts((record(**data),)))
-    for words in ("signed in at</b>: google", "14 Nov 2023, 22:13:20", "last refreshed</b>: -", "can be refreshed</b>: yes"):
-        assert words in shown
-    assert MARK not in shown
+    markup = str(render_session_facts((record(**data),)))
+    for text in ("signed in at</b>: google", "14 Nov 2023, 22:13:20", "last refreshed</b>: -", "can be refreshed</b>: yes"):
+        assert text in markup
+    assert MARK not in markup
     assert "ended" in render_session_facts((None,))
 
 
@@ -126,9 +126,9 @@ def test_strange_times_are_none(seconds: object) -> None:
     assert "access token until</b>: -" in str(render_session_facts((record(access_token_expires_at=seconds),)))
 
 
-def test_a_broker_that_is_away_is_said() -> None:
+def test_unavailable_broker_is_reported() -> None:
     def away() -> tuple[None]:
         raise BrokerError("no route")
 
-    for shown in (render_claims, render_session_facts):
-        assert "data broker is unavailable" in shown(fetch_or_message(away))
+    for render in (render_claims, render_session_facts):
+        assert "data broker is unavailable" in render(fetch_or_message(away))

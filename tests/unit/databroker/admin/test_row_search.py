@@ -39,7 +39,7 @@ def people(database: None) -> None:
         ("'", []),
     ],
 )
-def test_sessions_are_found_by_person_place_and_id(text: str, found: list[str]) -> None:
+def test_sessions_are_found_by_user_location_and_id(text: str, found: list[str]) -> None:
     assert [session.pk for session in row_search.sessions(Session.objects.order_by("pk"), text)] == found
 
 
@@ -58,9 +58,9 @@ def test_people_are_found_by_name_and_group(text: str, found: list[str]) -> None
     assert [user.pk for user in row_search.users(User.objects.order_by("pk"), text)] == found
 
 
-def test_a_search_of_many_words_looks_at_the_first_only() -> None:
-    words = " ".join(["adams"] * row_search.MAX_TERMS)
-    assert row_search.users(User.objects.all(), f"{words} nothing").count() == 2
+def test_search_uses_a_limited_number_of_terms() -> None:
+    terms = " ".join(["adams"] * row_search.MAX_TERMS)
+    assert row_search.users(User.objects.all(), f"{terms} nothing").count() == 2
 
 
 @pytest.mark.parametrize(("few", "looks_at_every_row"), [(0, True), (1, True), (2, False)])

@@ -23,7 +23,7 @@ from databroker.records import SESSION, USER, Record
 from databroker.store.database import DatabaseStore
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
-from tests.support.admin import AdminPages, apps_shown_to_a_stranger, text_of
+from tests.support.admin import AdminPages, apps_on_sign_in_page, visible_text
 from tests.support.database import in_database, row
 from tests.support.options import make_options
 from tests.support.several_providers import several
@@ -83,7 +83,7 @@ def test_every_page_renders_when_there_is_nothing(pages, page):
 def test_every_page_shows_what_there_is(pages, people, page, expected):
     response = pages.get(page)
     assert response.status_code == 200
-    assert [words for words in expected if words not in text_of(response)] == []
+    assert [text for text in expected if text not in visible_text(response)] == []
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_every_page_shows_what_there_is(pages, people, page, expected):
 def test_lists_are_searched_and_filtered(pages, people, page, query, found):
     response = pages.get(page, **query)
     assert response.status_code == 200
-    assert found in text_of(response)
+    assert found in visible_text(response)
 
 
 def test_a_long_list_of_members_ends_in_a_link_to_all_of_them(pages, people):
@@ -112,7 +112,7 @@ def test_a_long_list_of_members_ends_in_a_link_to_all_of_them(pages, people):
     page = pages.get("databroker/group/g1/change/").content.decode()
     assert page.count("@a.org</a>") == 100
     assert 'href="/admin/databroker/user/?groups__id__exact=g1"' in page
-    assert "151 users" in text_of(pages.get("databroker/user/", groups__id__exact="g1"))
+    assert "151 users" in visible_text(pages.get("databroker/user/", groups__id__exact="g1"))
 
 
 def test_what_people_send_can_not_become_markup(pages):
@@ -128,14 +128,14 @@ def test_what_people_send_can_not_become_markup(pages):
         assert evil not in content
 
 
-def test_the_sign_in_page_of_the_admin_tells_a_stranger_nothing():
-    assert apps_shown_to_a_stranger(session_admin.register) == []
+def test_admin_sign_in_page_discloses_nothing():
+    assert apps_on_sign_in_page(session_admin.register) == []
 
 
 def test_deleting_a_session_ends_it_in_the_broker(pages, people, store):
-    asked = text_of(pages.get("databroker/session/s1/delete/"))
-    assert "End this session?" in asked
-    assert "alice@a.org, from 192.0.2.1" in asked
+    question = visible_text(pages.get("databroker/session/s1/delete/"))
+    assert "End this session?" in question
+    assert "alice@a.org, from 192.0.2.1" in question
     pages.post("databroker/session/s1/delete/", post="yes")
     assert async_to_sync(store.get)(SESSION, "s1") is None
     assert async_to_sync(store.get)(SESSION, "s2")
@@ -151,14 +151,14 @@ def test_a_session_ends_in_a_store_that_is_in_the_same_database(form):
     row(Session, id="s1")
     async_to_sync(store.put)(SESSION, "s1", {"user_id": "oidc/alice"})
     response = AdminPages(session_admin.register, group_admin.register, broker=store).post(page, _selected_action=["s1"], **fields)
-    assert "away" not in text_of(response)
+    assert "away" not in visible_text(response)
     assert async_to_sync(store.get)(SESSION, "s1") is None
     async_to_sync(store.close)()
 
 
 def test_the_selected_sessions_end_in_the_broker(pages, people, store):
     response = pages.post("databroker/session/", action="end_sessions", _selected_action=["s1", "s3"])
-    assert "2 sessions ended." in text_of(response)
+    assert "2 sessions ended." in visible_text(response)
     assert [record.id for record in async_to_sync(store.page)(SESSION, "", 9)] == ["s2", "s4"]
     assert sorted(Session.objects.values_list("pk", flat=True)) == ["s2", "s4"]
     assert sorted(AuditEntry.objects.values_list("object_id", flat=True)) == ["s1", "s3"]
@@ -186,17 +186,17 @@ def test_actions_end_sessions_and_nothing_else(pages, people, page, actions):
     assert len(offered) == len(actions)
 
 
-def test_all_sessions_of_a_person_end_from_the_list_of_people(pages, people, store):
+def test_all_sessions_of_a_user_end_from_user_list(pages, people, store):
     async_to_sync(put_session)(store, "without-a-row", {"user_id": "oidc/alice"})
     response = pages.post("databroker/user/", action="end_all", _selected_action=["oidc/alice", "oidc/bob"])
-    assert "3 sessions ended." in text_of(response)
+    assert "3 sessions ended." in visible_text(response)
     assert [record.id for record in async_to_sync(store.page)(SESSION, "", 9)] == ["s3", "s4"]
     assert sorted(Session.objects.values_list("pk", flat=True)) == ["s3", "s4"]
 
 
 def test_all_sessions_of_the_people_behind_some_sessions_end(pages, people, store):
     response = pages.post("databroker/session/", action="end_all", _selected_action=["s1", "s4"])
-    assert "3 sessions ended." in text_of(response)
+    assert "3 sessions ended." in visible_text(response)
     assert [record.id for record in async_to_sync(store.page)(SESSION, "", 9)] == ["s3"]
 
 
@@ -207,44 +207,44 @@ def test_sessions_are_sorted_by_when_they_were_last_seen(pages, people):
     assert [id for id in re.findall(r"session/(s\d)/change/", content) if id in ("s1", "s3")] == ["s1", "s3"]
 
 
-def test_the_audit_log_says_who_did_what_to_whom(pages, people):
+def test_audit_log_records_actor_action_and_target(pages, people):
     # An address that only the admin's account has identifies no user, because single sign-on stores the user's id in the session.
     get_user_model().objects.filter(username="ann").update(email="boss@a.org")
     pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"])
     pages.post("databroker/session/s2/delete/", post="yes")
     pages.post("databroker/user/", action="end_all", _selected_action=["oidc/bob"])
-    text = text_of(pages.get("databroker/auditentry/"))
+    text = visible_text(pages.get("databroker/auditentry/"))
     assert "3 entries" in text
-    for words in (f"{AuditAction.END_SESSION} alice@a.org, from 192.0.2.1", f"{AuditAction.END_ALL_SESSIONS} bob@a.org"):
-        assert f"ann account with a password ann {words}" in text
+    for expected in (f"{AuditAction.END_SESSION} alice@a.org, from 192.0.2.1", f"{AuditAction.END_ALL_SESSIONS} bob@a.org"):
+        assert f"ann account with a password ann {expected}" in text
     assert "boss@a.org" not in text
-    assert "1 entry" in text_of(pages.get("databroker/auditentry/", q="bob@a.org"))
-    assert "3 entries" in text_of(pages.get("databroker/auditentry/", q="ann"))
+    assert "1 entry" in visible_text(pages.get("databroker/auditentry/", q="bob@a.org"))
+    assert "3 entries" in visible_text(pages.get("databroker/auditentry/", q="ann"))
     entry = AuditEntry.objects.get(object_id="s1")
-    detail = text_of(pages.get(f"databroker/auditentry/{entry.pk}/change/"))
-    assert [words for words in ("account with a password", AuditAction.END_SESSION, "s1", "192.0.2.9") if words not in detail] == []
-    assert "3 entries" in text_of(pages.get("databroker/auditentry/", q="192.0.2."))
+    detail = visible_text(pages.get(f"databroker/auditentry/{entry.pk}/change/"))
+    assert [text for text in ("account with a password", AuditAction.END_SESSION, "s1", "192.0.2.9") if text not in detail] == []
+    assert "3 entries" in visible_text(pages.get("databroker/auditentry/", q="192.0.2."))
 
 
-def test_a_session_is_ended_and_not_deleted_in_the_words_of_its_pages(pages, people):
+def test_session_is_ended_and_not_deleted_on_its_pages(pages, people):
     question = pages.get("databroker/session/s1/delete/")
-    for said in (text_of(pages.get("databroker/session/s1/change/")), text_of(question)):
-        assert "End this session" in said
-        assert "elete" not in said
+    for text in (visible_text(pages.get("databroker/session/s1/change/")), visible_text(question)):
+        assert "End this session" in text
+        assert "elete" not in text
     assert 'value="End the session"' in question.content.decode()
 
 
-def test_no_list_of_recent_actions_says_that_there_were_none(pages):
-    assert "ecent actions" not in text_of(pages.get(""))
+def test_no_list_of_recent_actions_claims_there_were_none(pages):
+    assert "ecent actions" not in visible_text(pages.get(""))
 
 
 def test_a_list_is_headed_by_what_it_lists(pages):
-    text = text_of(pages.get("databroker/session/"))
+    text = visible_text(pages.get("databroker/session/"))
     assert "Sessions | " in text
     assert "Select session" not in text
 
 
-def test_the_audit_log_outlives_who_is_in_it(pages, people):
+def test_audit_log_outlives_its_users(pages, people):
     pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"])
     before = AuditEntry.objects.values().get()
     get_user_model().objects.all().delete()
@@ -308,7 +308,7 @@ def test_the_audit_log_is_saved_as_json(pages, people):
     assert [ended[name] for name in ("actor", "client_address", "action", "object_id")] == ["ann", "192.0.2.9", "ends the session", "s1"]
 
 
-def test_nobody_changes_or_deletes_what_the_audit_log_says(pages, people):
+def test_audit_log_is_immutable(pages, people):
     pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"])
     entry = AuditEntry.objects.get()
     before = AuditEntry.objects.values().get()
@@ -319,16 +319,16 @@ def test_nobody_changes_or_deletes_what_the_audit_log_says(pages, people):
     assert AuditEntry.objects.values().get() == before
 
 
-def test_a_broker_that_is_away_is_said_and_no_row_is_lost(people):
+def test_unavailable_broker_is_reported_and_no_row_is_lost(people):
     pages = AdminPages(session_admin.register, group_admin.register, broker=AwayStore())
     for response in (
         pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"]),
         pages.post("databroker/session/s1/delete/", post="yes"),
     ):
-        assert "data broker is unavailable" in text_of(response)
+        assert "data broker is unavailable" in visible_text(response)
     assert Session.objects.filter(pk="s1").exists()
-    told = list(AuditEntry.objects.order_by("id").values_list("action", "object_id"))
-    assert told == 2 * [(AuditAction.END_SESSION, "s1"), (AuditAction.END_SESSION.failure, "s1")]
+    audited = list(AuditEntry.objects.order_by("id").values_list("action", "object_id"))
+    assert audited == 2 * [(AuditAction.END_SESSION, "s1"), (AuditAction.END_SESSION.failure, "s1")]
 
 
 def test_without_the_broker_a_page_still_shows_what_the_tables_know(people):
@@ -338,12 +338,12 @@ def test_without_the_broker_a_page_still_shows_what_the_tables_know(people):
 
     pages = AdminPages(session_admin.register, group_admin.register, broker=Away())
     for page in ("databroker/session/s1/change/", f"databroker/user/{quote('oidc/alice')}/change/"):
-        text = text_of(pages.get(page))
+        text = visible_text(pages.get(page))
         assert "data broker is unavailable" in text
         assert "alice@a.org" in text
 
 
-def test_a_database_that_can_not_be_written_is_said(pages, people, store):
+def test_read_only_database_is_reported(pages, people, store):
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE databroker_auditentry RENAME TO not_there")
     try:
@@ -351,16 +351,16 @@ def test_a_database_that_can_not_be_written_is_said(pages, people, store):
     finally:
         with connection.cursor() as cursor:
             cursor.execute("ALTER TABLE not_there RENAME TO databroker_auditentry")
-    assert "The database is unavailable" in text_of(response)
+    assert "The database is unavailable" in visible_text(response)
     assert async_to_sync(store.get)(SESSION, "s1")
 
 
 @pytest.mark.parametrize("page", LISTS)
 def test_a_list_asks_the_database_no_more_for_fifty_rows_than_for_five(pages, page):
     def questions() -> int:
-        with CaptureQueriesContext(connection) as asked:
+        with CaptureQueriesContext(connection) as queries:
             assert pages.get(page).status_code == 200
-        return len(asked)
+        return len(queries)
 
     def more(first: int, last: int) -> None:
         for number in range(first, last):
@@ -382,7 +382,7 @@ def test_a_group_keeps_its_size_in_a_filtered_list(pages, people):
     assert '<td class="field-size">2</td>' in page
 
 
-def told_apart(tmp_path: Path) -> AdminPages:
+def pages_of_several_providers(tmp_path: Path) -> AdminPages:
     """Pages where a partner's provider asserts for eve the address of another provider's user, as her email and name."""
     options = make_options(tmp_path, **several("corp", "partner"))
     rows = RowBatch(ProviderClaims.from_options(options))
@@ -393,8 +393,8 @@ def told_apart(tmp_path: Path) -> AdminPages:
     return AdminPages(session_admin.register, group_admin.register, broker=MemoryStore(), options=options)
 
 
-def test_an_address_that_is_not_for_its_provider_to_tell_is_shown_as_that(tmp_path):
-    pages = told_apart(tmp_path)
+def test_address_of_unauthorized_provider_is_marked(tmp_path):
+    pages = pages_of_several_providers(tmp_path)
     people = pages.get("databroker/user/").content.decode()
     marked = "<s>ceo@corp.example</s>, not verified"
     # Of whose it is, the row has it as their address, their name, and beside the box to choose them.
@@ -403,17 +403,17 @@ def test_an_address_that_is_not_for_its_provider_to_tell_is_shown_as_that(tmp_pa
     assert marked not in pages.get("databroker/user/corp_2F1/change/").content.decode()
 
 
-def test_nobody_is_called_by_an_address_that_is_not_for_their_provider_to_tell(tmp_path):
-    pages = told_apart(tmp_path)
+def test_address_of_unauthorized_provider_names_no_user(tmp_path):
+    pages = pages_of_several_providers(tmp_path)
     for page in ("databroker/session/", "databroker/session/s-partner_2Feve/change/", "databroker/session/s-partner_2Feve/delete/"):
-        assert "partner/eve" in text_of(pages.get(page))
-    assert text_of(pages.get("databroker/session/")).count("ceo@corp.example") == 1, "the session of whose it is"
-    assert "ceo@corp.example" not in text_of(pages.get("databroker/session/s-partner_2Feve/delete/"))
+        assert "partner/eve" in visible_text(pages.get(page))
+    assert visible_text(pages.get("databroker/session/")).count("ceo@corp.example") == 1, "the session of whose it is"
+    assert "ceo@corp.example" not in visible_text(pages.get("databroker/session/s-partner_2Feve/delete/"))
 
 
 @pytest.mark.parametrize("word", ["ceo@corp.example", "CEO@", "corp.example", "%40corp", "ceo"])
-def test_nobody_is_found_by_an_address_that_is_not_for_their_provider_to_tell(tmp_path, word):
-    pages = told_apart(tmp_path)
+def test_address_of_unauthorized_provider_finds_no_user(tmp_path, word):
+    pages = pages_of_several_providers(tmp_path)
     for of in ("user", "session"):
         found = pages.get(f"databroker/{of}/?q={word}").content.decode()
         assert ("corp_2F1" in found, "partner_2F" in found) == (True, False)

@@ -26,7 +26,7 @@ def test_what_a_later_release_adds_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "invalid",
     [
         {"expires_at": math.inf},
         {"started_at": math.nan},
@@ -36,9 +36,9 @@ def test_what_a_later_release_adds_is_passed_over() -> None:
         {"reason": None, "route": None},
     ],
 )
-def test_access_without_an_end_or_a_route_is_none(wrong: dict[str, Any]) -> None:
+def test_access_without_an_end_or_a_route_is_none(invalid: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError)):
-        UserGrants.from_record(stored({"user_id": "oidc/1", "issuer": "x", "grants": [{**ACCESS.to_data(), **wrong}]}))
+        UserGrants.from_record(stored({"user_id": "oidc/1", "issuer": "x", "grants": [{**ACCESS.to_data(), **invalid}]}))
 
 
 def test_a_record_is_its_persons_own() -> None:

@@ -26,7 +26,7 @@ async def held(accesses: GrantStore, *, expired: bool = False) -> list[str]:
     return [access.id async for _, access in accesses.iter_grants(expired=expired)]
 
 
-async def test_what_is_given_is_listed_with_its_person_until_it_ends(accesses: GrantStore, broker: MemoryStore, clock: Clock) -> None:
+async def test_granted_access_is_listed_with_its_user_until_it_expires(accesses: GrantStore, broker: MemoryStore, clock: Clock) -> None:
     await accesses.grant(ANN, replace(ACCESS, reason="  an\n incident "))
     await accesses.grant(ANN, replace(ACCESS, id="a2", route="other", expires_at=NOW + 7200))
     ((record, access), _) = [each async for each in accesses.iter_grants()]
@@ -52,7 +52,7 @@ async def test_of_one_route_the_longer_access_counts(accesses: GrantStore) -> No
     assert await held(accesses) == ["a2"]
 
 
-async def test_what_two_give_under_one_number_is_given_once(accesses: GrantStore) -> None:
+async def test_two_grants_under_one_number_apply_once(accesses: GrantStore) -> None:
     await accesses.grant(ANN, ACCESS)
     await accesses.grant(ANN, replace(ACCESS, expires_at=NOW + 7200))
     assert [access.expires_at for access in await accesses.active_for("oidc/1", ANN.issuer)] == [ACCESS.expires_at]
@@ -84,9 +84,7 @@ async def test_access_that_replaced_what_was_seen_is_found_and_ended(accesses: G
     assert await held(accesses) == []
 
 
-async def test_what_was_revoked_is_given_by_no_approval_that_is_finished_late(
-    accesses: GrantStore, broker: MemoryStore, clock: Clock
-) -> None:
+async def test_late_approval_does_not_restore_revoked_access(accesses: GrantStore, broker: MemoryStore, clock: Clock) -> None:
     await accesses.grant(ANN, ACCESS)
     assert await accesses.revoke("oidc/1", ACCESS.route)
     for _ in range(2):
@@ -104,7 +102,7 @@ async def test_what_was_revoked_is_given_by_no_approval_that_is_finished_late(
     assert [access.id for access in UserGrants.from_record(record).grants] == ["a4"], "what would have ended can't be given anyway"
 
 
-async def test_nothing_of_another_issuers_person_goes_on(accesses: GrantStore) -> None:
+async def test_records_of_another_issuer_s_user_do_not_continue(accesses: GrantStore) -> None:
     await accesses.grant(replace(ANN, issuer="https://old.example.com"), ACCESS)
     await accesses.grant(ANN, replace(ACCESS, id="a2", route="other"))
     assert await held(accesses) == ["a2"]
@@ -123,7 +121,7 @@ def test_a_reason_is_there_and_can_be_read(why: str) -> None:
         validate_reason(why)
 
 
-async def test_of_all_that_is_given_at_once_nothing_is_lost(accesses: GrantStore, broker: MemoryStore) -> None:
+async def test_concurrent_grants_are_all_stored(accesses: GrantStore, broker: MemoryStore) -> None:
     read = broker.get
 
     async def get(type: str, id: str) -> Record | None:
@@ -136,7 +134,7 @@ async def test_of_all_that_is_given_at_once_nothing_is_lost(accesses: GrantStore
     assert sorted(await held(accesses)) == ["a0", "a1", "a2", "a3"]
 
 
-async def test_who_always_comes_too_late_is_told(accesses: GrantStore, broker: MemoryStore) -> None:
+async def test_repeated_conflict_is_reported(accesses: GrantStore, broker: MemoryStore) -> None:
     await accesses.grant(ANN, ACCESS)
 
     async def conflict(*args: object, **more: object) -> None:
@@ -149,13 +147,13 @@ async def test_who_always_comes_too_late_is_told(accesses: GrantStore, broker: M
         await accesses.revoke("oidc/1", ACCESS.route)
 
 
-async def test_a_record_of_what_nobody_can_read_is_not_taken_for_none(accesses: GrantStore, broker: MemoryStore) -> None:
+async def test_unreadable_record_is_not_treated_as_missing(accesses: GrantStore, broker: MemoryStore) -> None:
     await broker.put(ACCESS_GRANT, "oidc/1", UserGrants("oidc/2", "x").to_data())
     with pytest.raises(ValueError, match="a user"):
         await accesses.grant(ANN, ACCESS)
 
 
-async def test_a_record_of_what_nobody_can_read_hides_no_other(accesses: GrantStore, broker: MemoryStore) -> None:
+async def test_unreadable_record_hides_no_other(accesses: GrantStore, broker: MemoryStore) -> None:
     await broker.put(ACCESS_GRANT, "oidc/0", {"user_id": "oidc/0", "issuer": "x", "grants": [{"id": "a0"}]})
     await accesses.grant(ANN, ACCESS)
     assert await held(accesses) == ["a1"]

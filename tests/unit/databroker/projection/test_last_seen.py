@@ -48,7 +48,7 @@ async def test_nothing_seen_asks_the_database_nothing(clock):
     assert table.batches == 0
 
 
-async def test_a_session_whose_row_comes_later_is_written_then(clock):
+async def test_session_with_late_row_is_written_then(clock):
     table = Table()
     activity = LastSeenBuffer(table.write, clock=clock)
     activity.record("a", NOW, "a.example.com")

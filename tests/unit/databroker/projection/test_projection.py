@@ -16,7 +16,7 @@ from databroker.projection import rows
 from databroker.projection.projection import Projection
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USED_ID, USER
 from databroker.store.memory import MemoryStore
-from tests.support.brokers import BrokerOverALine
+from tests.support.brokers import DisturbedBroker
 from tests.support.database import in_database, row
 from tests.support.eventually import eventually, eventually_equal
 
@@ -70,13 +70,13 @@ async def check_alice() -> None:
 async def test_what_was_there_before_is_loaded():
     store = MemoryStore()
     await put_alice(store)
-    async with following(BrokerOverALine(store)):
+    async with following(DisturbedBroker(store)):
         await check_alice()
 
 
 async def test_what_comes_later_follows():
     store = MemoryStore()
-    async with following(BrokerOverALine(store)):
+    async with following(DisturbedBroker(store)):
         await asyncio.sleep(0.02)
         await put_alice(store)
         await check_alice()
@@ -85,7 +85,7 @@ async def test_what_comes_later_follows():
 async def test_no_secret_reaches_the_tables():
     store = MemoryStore()
     await put_alice(store)
-    async with following(BrokerOverALine(store)):
+    async with following(DisturbedBroker(store)):
         await check_alice()
     with sqlite3.connect(connection.settings_dict["NAME"]) as database:
         dump = "\n".join(database.iterdump())
@@ -98,7 +98,7 @@ async def test_no_secret_reaches_the_tables():
 async def test_rows_go_with_their_records():
     store = MemoryStore()
     await put_alice(store)
-    async with following(BrokerOverALine(store)):
+    async with following(DisturbedBroker(store)):
         await check_alice()
         await store.delete(SESSION, "s")
         await until(ids(Session), [])
@@ -111,10 +111,10 @@ async def test_rows_go_with_their_records():
         await until(ids(Group), [])
 
 
-async def test_a_session_is_shown_without_any_record_of_its_user():
+async def test_session_is_displayed_without_user_record():
     store = MemoryStore()
     await put_alice(store)
-    async with following(BrokerOverALine(store)):
+    async with following(DisturbedBroker(store)):
         await check_alice()
         for type in (USER, DIRECTORY_USER):
             await store.delete(type, "oidc/alice")
@@ -122,10 +122,10 @@ async def test_a_session_is_shown_without_any_record_of_its_user():
         assert await in_database(ids(Session)) == ["s"]
 
 
-async def test_somebody_who_leaves_a_group_is_no_longer_shown_in_it():
+async def test_user_leaving_group_is_no_longer_listed_in_it():
     store = MemoryStore()
     await put_alice(store)
-    async with following(BrokerOverALine(store)):
+    async with following(DisturbedBroker(store)):
         await check_alice()
         await store.put(DIRECTORY_USER, "oidc/alice", {"group_ids": ["g2"]})
         await until(lambda: list(Membership.objects.values_list("group_id", flat=True)), ["g2"])
@@ -137,7 +137,7 @@ async def test_rows_of_an_earlier_run_are_removed_and_many_records_loaded():
     store = MemoryStore()
     for number in range(450):
         await store.put(SESSION, f"new{number:03}", {"user_id": f"oidc/{number}"})
-    async with following(BrokerOverALine(store)):
+    async with following(DisturbedBroker(store)):
         await until(ids(Session), [f"new{number:03}" for number in range(450)])
         await until(ids(Group), [])
 
@@ -146,7 +146,7 @@ async def test_an_expired_record_leaves_no_row():
     now = NOW
     store = MemoryStore(lambda: now)
     await store.put(SESSION, "s", {}, expires=NOW + 1)
-    async with following(BrokerOverALine(store)):
+    async with following(DisturbedBroker(store)):
         await until(ids(Session), ["s"])
         now += 1
         store.expire(now)
@@ -156,7 +156,7 @@ async def test_an_expired_record_leaves_no_row():
 async def test_a_broker_that_lost_its_memory_means_starting_over():
     store = MemoryStore()
     await put_alice(store)
-    line = BrokerOverALine(store)
+    line = DisturbedBroker(store)
     async with following(line):
         await check_alice()
         other = MemoryStore()
@@ -174,9 +174,9 @@ async def test_a_database_in_trouble_is_tried_again():
             cursor.execute(f"ALTER TABLE {before} RENAME TO {after}")
 
     store = MemoryStore()
-    with capture_logs() as begun:
-        running = asyncio.create_task(Projection(BrokerOverALine(store), pause=0.002, first_wait=0.005).run())
-        await eventually(lambda: begun)
+    with capture_logs() as started:
+        running = asyncio.create_task(Projection(DisturbedBroker(store), pause=0.002, first_wait=0.005).run())
+        await eventually(lambda: started)
     try:
         await in_database(lambda: rename("databroker_session", "away"))
         with capture_logs() as logged:
@@ -188,13 +188,13 @@ async def test_a_database_in_trouble_is_tried_again():
     finally:
         running.cancel()
         await asyncio.wait({running})
-    assert [entry["event"] for entry in begun] == ["projection loaded"]
+    assert [entry["event"] for entry in started] == ["projection loaded"]
     assert {entry["event"] for entry in logged} == {"projection lagging"}
 
 
 async def test_strange_values_do_not_stop_it():
     store = MemoryStore()
-    async with following(BrokerOverALine(store)):
+    async with following(DisturbedBroker(store)):
         await store.put(USED_ID, "x", {})
         await store.put(
             SESSION, "s", {"user_id": None, "issued": "yesterday", "expires": -1, "user_agent": "x" * 5000, "client_address": 7}
@@ -213,12 +213,12 @@ async def test_the_admin_can_write_while_the_projection_does():
     for number in range(1000):
         await store.put(SESSION, f"{number:04}", {"user_id": "oidc/1"})
 
-    def write_beside() -> None:
+    def write_concurrently() -> None:
         Group.rows.bulk_create([Group(pk="beside", name="x")], ignore_conflicts=True)
 
-    async with following(BrokerOverALine(store)):
+    async with following(DisturbedBroker(store)):
         for _ in range(20):
-            await sync_to_async(rows_closed(write_beside), thread_sensitive=False)()
+            await sync_to_async(rows_closed(write_concurrently), thread_sensitive=False)()
             await asyncio.sleep(0.005)
         await until(lambda: Session.objects.count(), 1000)
 
@@ -238,10 +238,10 @@ def rows_closed(work: Callable[[], None]) -> Callable[[], None]:
     [(DIRECTORY_USER, "oidc/odd", {"group_ids": 7}), (USER, "oidc/" + "x" * 400, {}), (USER, "oidc/\0", {})],
     ids=["malformed", "too long", "NUL"],
 )
-async def test_a_record_that_no_row_can_say_stops_nobody_elses(type: str, id: str, data: dict) -> None:
+async def test_unstorable_record_does_not_block_others(type: str, id: str, data: dict) -> None:
     store = MemoryStore()
     await store.put(type, id, data)
-    async with following(BrokerOverALine(store)):
+    async with following(DisturbedBroker(store)):
         await put_alice(store)
         await check_alice()
         await store.put(type, id, {**data, "name": "again"})
@@ -258,7 +258,7 @@ async def test_no_error_ends_the_following(monkeypatch: pytest.MonkeyPatch) -> N
         write(batch)
 
     monkeypatch.setattr(rows, "write", failing_first)
-    async with following(BrokerOverALine(store)):
+    async with following(DisturbedBroker(store)):
         await put_alice(store)
         await check_alice()
     assert not failures

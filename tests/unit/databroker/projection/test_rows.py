@@ -51,7 +51,7 @@ def record(type: str, **data: object) -> Record:
         ({"email": "new@a.org", "claims": 7, "issuer": 7}, {"name": "Old", "issuer": 7}, "new@a.org", "Old"),
     ],
 )
-def test_a_person_is_described_by_both_records(user, directory_user, email, name):
+def test_user_is_described_by_both_records(user, directory_user, email, name):
     rows = RowBatch()
     add_user(
         rows,
@@ -68,7 +68,7 @@ def test_what_is_no_time_is_none(seconds):
     assert to_datetime(seconds) is None
 
 
-def test_a_name_that_no_database_can_hold_stops_nobody_elses(database):
+def test_name_unsupported_by_database_does_not_block_others(database):
     rows = RowBatch()
     add_user(rows, "oidc/1", record(USER, name="a\0b\ud800c"), record(DIRECTORY_USER, group_ids=["g\0"]))
     write(rows)
@@ -85,9 +85,9 @@ def test_what_the_tables_hold_already_is_not_written_again(database):
         return rows
 
     def written(rows: RowBatch) -> list[str]:
-        with CaptureQueriesContext(connection) as asked:
+        with CaptureQueriesContext(connection) as queries:
             write(rows)
-        return [each["sql"].split()[0] for each in asked if each["sql"].split()[0] in ("INSERT", "UPDATE", "DELETE", "BEGIN")]
+        return [each["sql"].split()[0] for each in queries if each["sql"].split()[0] in ("INSERT", "UPDATE", "DELETE", "BEGIN")]
 
     assert written(batch("Ann"))
     assert written(batch("Ann")) == []
@@ -109,10 +109,10 @@ CLAIM = ProviderClaims((GroupsClaim("groups", "oidc", "https://idp.example.com")
     [(None, [("a", True, False), ("b", True, False)]), (CLAIM, [("a", True, False), ("b", True, True), ("c", False, True)])],
     ids=["no claim counts", "a claim counts"],
 )
-def test_members_are_who_the_directory_and_the_claim_say(claim, members):
+def test_members_come_from_directory_and_claim(claim, members):
     rows = RowBatch(claim)
-    said = {"group_ids": ["admins"], "issuer": "https://idp.example.com", "claims": {"groups": ["c", "b", "x" * (MAX_ID_LENGTH + 1)]}}
-    add_user(rows, "oidc/1", record(USER, **said), record(DIRECTORY_USER, group_ids=["b", "a", "b"]))
+    data = {"group_ids": ["admins"], "issuer": "https://idp.example.com", "claims": {"groups": ["c", "b", "x" * (MAX_ID_LENGTH + 1)]}}
+    add_user(rows, "oidc/1", record(USER, **data), record(DIRECTORY_USER, group_ids=["b", "a", "b"]))
     assert [(member.group_id, member.from_directory, member.from_claim) for member in rows.members] == members
 
 
@@ -145,15 +145,15 @@ def several_of(tmp_path: Path) -> ProviderClaims:
         ({}, None, ("", "")),
     ],
 )
-def test_an_address_that_is_not_for_the_provider_to_tell_stands_apart(tmp_path, user, directory_user, addresses):
+def test_address_of_unauthorized_provider_is_separate(tmp_path, user, directory_user, addresses):
     rows = RowBatch(several_of(tmp_path))
-    records = (None if said is None else record(type, **said) for type, said in ((USER, user), (DIRECTORY_USER, directory_user)))
+    records = (None if values is None else record(type, **values) for type, values in ((USER, user), (DIRECTORY_USER, directory_user)))
     add_user(rows, "partner/1", *records)
     assert (rows.upserts[0].email, rows.upserts[0].unauthoritative_email) == addresses
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"),
+    ("name", "displayed"),
     [
         ("Ann", "Ann"),
         ("ceo@corp.example", ""),
@@ -163,13 +163,13 @@ def test_an_address_that_is_not_for_the_provider_to_tell_stands_apart(tmp_path, 
         ("Ann (corp/ceo)", ""),
     ],
 )
-def test_no_name_may_be_taken_for_an_address_that_is_not_the_provider_s_to_tell(tmp_path, name, shown):
+def test_no_name_passes_for_address_of_unauthorized_provider(tmp_path, name, displayed):
     rows = RowBatch(several_of(tmp_path))
     add_user(rows, "partner/1", record(USER, name=name), None)
-    assert (rows.upserts[0].name, str(rows.upserts[0])) == (shown, f"{shown} (partner/1)" if shown else "partner/1")
+    assert (rows.upserts[0].name, str(rows.upserts[0])) == (displayed, f"{displayed} (partner/1)" if displayed else "partner/1")
 
 
-def test_the_address_of_whose_provider_is_not_configured_is_not_told(tmp_path):
+def test_address_of_unconfigured_provider_is_not_reported(tmp_path):
     rows = RowBatch(several_of(tmp_path))
     add_user(rows, "gone/1", record(USER, email="ceo@corp.example"), None)
     assert (rows.upserts[0].email, rows.upserts[0].unauthoritative_email, str(rows.upserts[0])) == ("", "ceo@corp.example", "gone/1")
@@ -178,8 +178,8 @@ def test_the_address_of_whose_provider_is_not_configured_is_not_told(tmp_path):
 def test_a_group_of_one_of_several_directories_is_another_one_than_that_of_a_claim():
     claims = ProviderClaims((GroupsClaim("roles", "corp", "https://corp.example", "corp/"), GroupsClaim("", "partner", "", "partner/")))
     rows = RowBatch(claims)
-    said = {"issuer": "https://corp.example", "claims": {"roles": ["g"]}}
-    add_user(rows, "corp/1", record(USER, **said), record(DIRECTORY_USER, group_ids=["g"], issuer="https://corp.example"))
+    data = {"issuer": "https://corp.example", "claims": {"roles": ["g"]}}
+    add_user(rows, "corp/1", record(USER, **data), record(DIRECTORY_USER, group_ids=["g"], issuer="https://corp.example"))
     add_user(rows, "partner/1", None, record(DIRECTORY_USER, group_ids=["g"]))
     assert [(member.user_id, member.group_id, member.from_claim) for member in rows.members] == [
         ("corp/1", "corp/g", False),
@@ -196,7 +196,7 @@ def wrote(rows: RowBatch) -> list[tuple[str, str, bool, bool]]:
     return list(Group.objects.order_by("pk").values_list("pk", "name", "in_directory", "from_claim"))
 
 
-def person(id: str, *claimed: str, listed: tuple[str, ...] = ()) -> RowBatch:
+def user_rows(id: str, *claimed: str, listed: tuple[str, ...] = ()) -> RowBatch:
     rows = RowBatch(CLAIM)
     user = record(USER, issuer="https://idp.example.com", claims={"groups": claimed})
     add_user(rows, id, user if claimed else None, record(DIRECTORY_USER, group_ids=listed))
@@ -212,12 +212,12 @@ def group(id: str, name: str | None) -> RowBatch:
 @pytest.mark.usefixtures("database")
 def test_a_group_has_a_row_while_a_record_or_a_claim_names_it():
     named = ("g", "", False, True)
-    assert wrote(person("oidc/1", "g")) == [named]
-    assert wrote(person("oidc/2", "g", listed=("g",))) == [named]
-    assert wrote(person("oidc/1")) == [named]
+    assert wrote(user_rows("oidc/1", "g")) == [named]
+    assert wrote(user_rows("oidc/2", "g", listed=("g",))) == [named]
+    assert wrote(user_rows("oidc/1")) == [named]
     assert wrote(group("g", "team")) == [("g", "team", True, True)]
-    assert wrote(person("oidc/2", listed=("g",))) == [("g", "team", True, False)]
-    assert wrote(person("oidc/2", "g")) == [("g", "team", True, True)]
+    assert wrote(user_rows("oidc/2", listed=("g",))) == [("g", "team", True, False)]
+    assert wrote(user_rows("oidc/2", "g")) == [("g", "team", True, True)]
     assert wrote(group("g", None)) == [named]
     gone = RowBatch(CLAIM)
     add_rows(gone, User, "oidc/2", None, None)
@@ -226,12 +226,12 @@ def test_a_group_has_a_row_while_a_record_or_a_claim_names_it():
 
 
 @pytest.mark.usefixtures("database")
-def test_a_group_s_row_is_mended_by_whoever_is_written_next():
+def test_group_row_is_repaired_by_next_write():
     """Another process may have removed the row, while the group had no members for a moment."""
-    wrote(person("oidc/1", "g"))
+    wrote(user_rows("oidc/1", "g"))
     Group.rows.all().delete()
-    assert find_differences(person("oidc/1", "g")) == {(Group, "g")} == find_differences(group("g", None))
-    assert wrote(person("oidc/1", "g")) == [("g", "", False, True)]
+    assert find_differences(user_rows("oidc/1", "g")) == {(Group, "g")} == find_differences(group("g", None))
+    assert wrote(user_rows("oidc/1", "g")) == [("g", "", False, True)]
     Group.rows.update(from_claim=False)
     assert find_differences(group("g", None)) == {(Group, "g")}
     assert wrote(group("g", None)) == [("g", "", False, True)]
@@ -337,19 +337,19 @@ def test_a_service_account_has_a_row_without_its_secret_and_is_seen_under_its_ow
     ],
     ids=["save", "delete", "create", "get_or_create", "update_or_create", "bulk_create", "bulk_update", "delete all", "update"],
 )
-def test_who_changes_a_row_is_told_what_changes_the_record(database, model, change):
+def test_row_editor_is_notified_of_record_change(database, model, change):
     with pytest.raises(TypeError, match="is a copy of "):
         change(model)
 
 
 def test_related_rows_are_no_way_round(database):
-    person, group = row(User, id="oidc/1"), row(Group, id="g1")
+    user, group = row(User, id="oidc/1"), row(Group, id="g1")
     row(Session, id="s1", user_id="oidc/1")
     for change in (
-        lambda: person.sessions.all().delete(),
-        lambda: person.sessions.update(user_id=None),
-        lambda: person.groups.add(group),
-        lambda: person.sessions.create(id="s2"),
+        lambda: user.sessions.all().delete(),
+        lambda: user.sessions.update(user_id=None),
+        lambda: user.groups.add(group),
+        lambda: user.sessions.create(id="s2"),
     ):
         with pytest.raises(TypeError, match="is a copy of"):
             change()

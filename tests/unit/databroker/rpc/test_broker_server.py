@@ -36,7 +36,7 @@ async def messages(stream: AsyncIterator[Any], count: int) -> list[Any]:
         return [await anext(opened) for _ in range(count)]
 
 
-def told(answers: list[pb.SyncResponse]) -> list[tuple[str, str, bool]]:
+def changes_in(answers: list[pb.SyncResponse]) -> list[tuple[str, str, bool]]:
     return [(change.type, change.id, change.HasField("record")) for answer in answers for change in answer.changes]
 
 
@@ -67,7 +67,7 @@ async def test_a_page_stays_below_what_a_client_accepts(rpc, store, monkeypatch)
     assert first.next_page_token == "s0"
 
 
-async def test_the_stream_says_at_once_who_the_server_is(rpc, store):
+async def test_stream_starts_with_server_identity(rpc, store):
     version = (await store.put(USER, "a", {})).version
     (greeting,) = await messages(rpc.Sync(pb.SyncRequest(record_version=version), CONTEXT), 1)
     assert greeting.server_version == await store.server_version()
@@ -78,7 +78,7 @@ async def test_what_is_there_comes_together_and_silence_is_filled(rpc, store):
     for n in range(250):
         await store.put(USER, f"u{n:03}", {})
     answers = await messages(rpc.Sync(pb.SyncRequest(record_version=0), CONTEXT), 6)
-    assert [id for _, id, _ in told(answers)] == [f"u{n:03}" for n in range(250)]
+    assert [id for _, id, _ in changes_in(answers)] == [f"u{n:03}" for n in range(250)]
     assert max(len(answer.changes) for answer in answers) > 1
     assert answers[-1].record_version == 250
 
@@ -95,15 +95,15 @@ async def test_a_stream_without_data_names_what_changed(rpc, store):
     await store.put(SESSION, "t", {})
     await store.delete(SESSION, "t")
     answers = await messages(rpc.Sync(pb.SyncRequest(record_version=0, without_data=True), CONTEXT), 3)
-    assert told(answers) == [(SESSION, "s", True), (SESSION, "t", False)]
+    assert changes_in(answers) == [(SESSION, "s", True), (SESSION, "t", False)]
     assert not any(b"secret" in answer.SerializeToString() for answer in answers)
 
 
-async def test_a_store_that_fails_ends_the_stream_after_what_it_told(rpc, store):
+async def test_store_failure_ends_stream_after_its_last_record(rpc, store):
     await store.put(USER, "a", {})
     stream = rpc.Sync(pb.SyncRequest(record_version=0), CONTEXT)
-    answers = await messages_until_told(stream)
-    assert told(answers) == [(USER, "a", True)]
+    answers = await messages_until_change(stream)
+    assert changes_in(answers) == [(USER, "a", True)]
     await store.close()
     with pytest.raises(BrokerError):
         await asyncio.wait_for(to_the_end(stream), 5)
@@ -114,7 +114,7 @@ async def to_the_end(stream: AsyncIterator[pb.SyncResponse]) -> None:
         pass
 
 
-async def messages_until_told(stream: AsyncIterator[pb.SyncResponse]) -> list[pb.SyncResponse]:
+async def messages_until_change(stream: AsyncIterator[pb.SyncResponse]) -> list[pb.SyncResponse]:
     answers = []
     async with asyncio.timeout(5):
         async for answer in stream:

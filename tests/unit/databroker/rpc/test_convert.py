@@ -33,7 +33,7 @@ def test_what_is_no_object_is_refused(data):
 
 
 @pytest.mark.parametrize("data", [{1: "a"}, {"a": [{2: "b"}]}, {"a": object()}, {"a": b"x"}])
-def test_what_json_can_not_say_is_refused_before_it_is_sent(data):
+def test_value_unsupported_by_json_is_refused_before_sending(data):
     with pytest.raises(TypeError):
         convert.data_to_bytes(data)
 

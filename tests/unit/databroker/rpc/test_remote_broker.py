@@ -26,13 +26,13 @@ async def broker(store: MemoryStore, options: Options) -> AsyncIterator[RemoteBr
         yield broker
 
 
-async def test_an_id_is_spent_once_whoever_asks(broker, store, options):
+async def test_id_is_consumed_once_by_any_client(broker, store, options):
     outcomes = await asyncio.gather(*(consume_once(broker, "state/x", 4_000_000_000.0) for _ in range(20)))
     assert sum(outcomes) == 1
     assert not await consume_once(broker, "state/old", 1.0)
 
 
-async def test_a_conflict_is_told_from_an_outage(broker, store, tmp_path):
+async def test_conflict_is_distinguished_from_outage(broker, store, tmp_path):
     await broker.put(SESSION, "a", {})
     with pytest.raises(VersionConflict):
         await broker.put(SESSION, "a", {}, only_if_version=0)
@@ -46,7 +46,7 @@ async def test_a_conflict_is_told_from_an_outage(broker, store, tmp_path):
     await away.close()
 
 
-async def test_a_position_knows_whose_it_is(broker, store):
+async def test_position_identifies_its_server(broker, store):
     record = await store.put(USER, "a", {})
     async with asyncio.timeout(5), aclosing(broker.changes(0)) as changes:
         change = await anext(changes)
@@ -71,15 +71,15 @@ async def test_a_client_learns_of_a_restart_even_where_the_numbers_fit(options):
         await second.put(USER, id, {})
     server = await serve_broker(options, second, port=port)
     await client.server_version()  # the connection is back
-    with pytest.raises(ResyncRequired) as told:
+    with pytest.raises(ResyncRequired) as raised:
         await asyncio.wait_for(anext(client.changes(position)), 10)
-    assert told.value.version == 5
-    assert isinstance(told.value.version, SyncPosition)
+    assert raised.value.version == 5
+    assert isinstance(raised.value.version, SyncPosition)
     await client.close()
     await server.stop()
 
 
-async def test_a_restart_under_an_open_stream_is_told(options):
+async def test_restart_under_open_stream_is_reported(options):
     port = free_port()
     client = client_of(port, options)
     first = MemoryStore()
@@ -132,7 +132,7 @@ async def test_a_page_is_whole_however_the_server_cuts_it(broker, store, monkeyp
     assert await broker.page(SESSION, "", 0) == []
 
 
-async def test_a_stream_without_data_tells_what_was_touched_only(store, options):
+async def test_stream_without_data_reports_touched_records_only(store, options):
     server = await serve_broker(options, store)
     client = client_of(server.port, options, with_data=False)
     await store.put(SESSION, "a", {"access_token": "secret"})

@@ -26,15 +26,15 @@ async def store(clock: Clock) -> AsyncIterator[DatabaseStore]:
     await store.close()
 
 
-async def test_expired_records_are_deleted_told_and_forgotten_after_an_hour(store: DatabaseStore, clock: Clock) -> None:
+async def test_expired_records_are_deleted_reported_and_dropped_after_an_hour(store: DatabaseStore, clock: Clock) -> None:
     begin = (await store.put(SESSION, "a", {}, expires=NOW + 10)).version
     await store.put(SESSION, "b", {})
     assert not await store.clean(10)
     clock.now += 10
     assert not await store.clean(10)
     async with aclosing(store.changes(begin)) as changes:
-        told = [await anext(changes) for _ in range(2)]
-    assert [(change.id, change.record is None) for change in told] == [("b", False), ("a", True)]
+        changed = [await anext(changes) for _ in range(2)]
+    assert [(change.id, change.record is None) for change in changed] == [("b", False), ("a", True)]
     clock.now += CHANGE_RETENTION + 1
     await store.clean(10)
     assert await in_database(StoredRecord.objects.count) == 1
@@ -48,12 +48,12 @@ async def test_a_record_that_can_not_be_read_stops_nothing(store: DatabaseStore)
         await store.put(SESSION, id, {})
     await in_database(lambda: StoredRecord.objects.filter(record_id="b").update(data="{"))
     async with aclosing(store.changes(begin)) as changes:
-        told = [await anext(changes) for _ in range(2)]
-    assert [(change.id, change.record is None) for change in told] == [("b", True), ("c", False)]
+        changed = [await anext(changes) for _ in range(2)]
+    assert [(change.id, change.record is None) for change in changed] == [("b", True), ("c", False)]
     assert [record.id for record in await store.page(SESSION, "a", 1)] == ["c"]
 
 
-async def test_a_database_without_room_says_so_and_is_used_again(store: DatabaseStore) -> None:
+async def test_full_database_is_reported_and_used_again(store: DatabaseStore) -> None:
     await store.put(SESSION, "a", {})
 
     def fill() -> None:
@@ -73,7 +73,7 @@ async def _refusal(store: DatabaseStore) -> str:
     return str(refused.value)
 
 
-async def test_a_database_that_another_holds_holds_nobody_up(store: DatabaseStore, clock: Clock) -> None:
+async def test_locked_database_does_not_block_callers(store: DatabaseStore, clock: Clock) -> None:
     await store.put(SESSION, "a", {})
     hasty = DatabaseStore(clock, deadline=1)
     path = await in_database(lambda: connection.settings_dict["NAME"])
@@ -81,9 +81,9 @@ async def test_a_database_that_another_holds_holds_nobody_up(store: DatabaseStor
     other.execute("BEGIN IMMEDIATE")
     try:
         async with asyncio.timeout(60):
-            while "locked" not in (told := await _refusal(hasty)):
-                assert "did not answer within 1 s" in told  # the machine stood still until the deadline
-        assert "database_url" in told
+            while "locked" not in (message := await _refusal(hasty)):
+                assert "did not answer within 1 s" in message  # the machine stood still until the deadline
+        assert "database_url" in message
         assert await store.get(SESSION, "a") is not None
     finally:
         other.execute("ROLLBACK")

@@ -21,7 +21,7 @@ async def threads() -> AsyncIterator[DatabaseExecutor]:
     await threads.close()
 
 
-async def test_who_waits_for_a_turn_waits_no_longer_than_the_deadline(threads: DatabaseExecutor) -> None:
+async def test_waiting_for_turn_ends_at_deadline(threads: DatabaseExecutor) -> None:
     held = threading.Event()
     calls = (threads.run(lambda: held.wait(5), writes=number % 2 == 0) for number in range(10 * THREADS))
     try:
@@ -51,13 +51,13 @@ async def test_a_connection_with_an_error_is_not_used_again(threads: DatabaseExe
     assert all(opened.connection is None for _, opened in threads._opened)
 
 
-async def test_a_closed_one_says_so(threads: DatabaseExecutor) -> None:
+async def test_closed_store_reports_it(threads: DatabaseExecutor) -> None:
     await threads.close()
     with pytest.raises(BrokerError, match="closed"):
         await threads.run(lambda: None)
 
 
-async def test_what_was_given_up_before_it_began_is_never_done(threads: DatabaseExecutor) -> None:
+async def test_work_cancelled_before_start_is_never_done(threads: DatabaseExecutor) -> None:
     """The server may be reached late, after the caller has stopped waiting."""
     go_on, done = threading.Event(), []
 

@@ -22,7 +22,7 @@ async def zipped(changes, count):
         yield await anext(changes), number
 
 
-async def test_a_sweep_tells_the_readers_what_expired():
+async def test_sweep_notifies_readers_of_expired_records():
     store = MemoryStore(lambda: NOW)
     await store.put(SESSION, "early", {}, expires=NOW + 1)
     await store.put(SESSION, "late", {}, expires=NOW + 9)
@@ -32,7 +32,7 @@ async def test_a_sweep_tells_the_readers_what_expired():
     assert store.expire(NOW + 1) == 0
 
 
-async def test_a_sweep_spares_a_record_whose_life_was_extended():
+async def test_sweep_spares_extended_record():
     store = MemoryStore(lambda: NOW)
     await store.put(SESSION, "a", {}, expires=NOW + 1)
     await store.put(SESSION, "a", {}, expires=NOW + 9)
@@ -71,14 +71,14 @@ async def test_a_session_that_is_rewritten_for_ever_costs_no_memory():
     assert store.expire(NOW + 4999) == 1
 
 
-async def test_the_log_forgets_the_oldest_and_says_so():
+async def test_log_drops_oldest_entries_and_reports_it():
     store = MemoryStore(lambda: NOW, remembered_changes=10)
     for number in range(25):
         await store.put(SESSION, str(number), {})
     assert [id for _, id, _ in await take(store, 15, 10)] == [str(number) for number in range(15, 25)]
-    with pytest.raises(ResyncRequired) as told:
+    with pytest.raises(ResyncRequired) as raised:
         await take(store, 14, 1)
-    assert told.value.version == 25
+    assert raised.value.version == 25
     assert (len(store._log), len(store._last_change)) == (10, 10)
 
 
@@ -93,7 +93,7 @@ async def test_a_slow_reader_neither_blocks_writers_nor_is_lied_to():
         await anext(changes)
 
 
-async def test_tokens_of_a_deleted_session_are_not_kept_in_the_log():
+async def test_tokens_of_deleted_session_are_not_retained_in_log():
     store = MemoryStore(lambda: NOW)
     await store.put(SESSION, "a", {"access_token": "secret-token"})
     await store.delete(SESSION, "a")

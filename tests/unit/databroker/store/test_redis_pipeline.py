@@ -27,25 +27,25 @@ class Server:
 async def test_calls_of_one_turn_are_one_round_trip_and_each_gets_its_own_answer() -> None:
     server = Server()
     batches = CommandPipeline(server.send, 1)
-    words = [str(number) for number in range(BATCH_SIZE + 1)]
-    assert await asyncio.gather(*(batches.execute((word,)) for word in words)) == words
+    values = [str(number) for number in range(BATCH_SIZE + 1)]
+    assert await asyncio.gather(*(batches.execute((word,)) for word in values)) == values
     assert server.batches == [BATCH_SIZE, 1]
 
 
 async def test_an_error_is_its_own_callers_only() -> None:
     batches = CommandPipeline(Server().send, 1)
-    good, wrong = await asyncio.gather(batches.execute(("good",)), batches.execute(("wrong",)), return_exceptions=True)
-    assert good == "good"
-    assert isinstance(wrong, ResponseError)
+    answer, error = await asyncio.gather(batches.execute(("good",)), batches.execute(("wrong",)), return_exceptions=True)
+    assert answer == "good"
+    assert isinstance(error, ResponseError)
 
 
-async def test_a_broken_connection_is_told_to_all_who_were_on_it() -> None:
+async def test_broken_connection_is_reported_to_all_its_callers() -> None:
     batches = CommandPipeline(Server().send, 1)
     outcomes = await asyncio.gather(batches.execute(("break",)), batches.execute(("good",)), return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [ConnectionError] * 2
 
 
-async def test_who_stops_waiting_takes_nothing_from_the_others() -> None:
+async def test_cancelled_waiter_does_not_affect_others() -> None:
     server = Server()
     batches = CommandPipeline(server.send, 5)
     server.may_answer.clear()

@@ -42,11 +42,11 @@ async def raw(store: StoreBackend, type: str, id: str) -> str:
 
 async def test_the_store_sees_ids_and_times_and_nothing_else(inner: MemoryStore) -> None:
     put = await SealedStore(inner, [OLD]).put(SESSION, "s", {"access_token": "hunter2", "claims": {"a": ["é"]}}, expires=2e9)
-    kept = await inner.get(SESSION, "s")
-    assert kept is not None
-    assert (kept.id, kept.version, kept.expires, kept.modified) == ("s", put.version, 2e9, put.modified)
-    assert list(kept.data) == ["sealed"]
-    assert "hunter2" not in kept.data["sealed"]
+    stored = await inner.get(SESSION, "s")
+    assert stored is not None
+    assert (stored.id, stored.version, stored.expires, stored.modified) == ("s", put.version, 2e9, put.modified)
+    assert list(stored.data) == ["sealed"]
+    assert "hunter2" not in stored.data["sealed"]
     assert await SealedStore(inner, [OLD]).get(SESSION, "s") == put
 
 
@@ -78,8 +78,8 @@ async def test_what_does_not_open_is_left_out_and_stops_nothing(inner: MemorySto
     await inner.put(SESSION, "b", data)
     await store.put(SESSION, "c", {})
     async with aclosing(store.changes(begin)) as changes:
-        told = [await anext(changes) for _ in range(2)]
-    assert [(change.id, change.record is None) for change in told] == [("b", True), ("c", False)]
+        changed = [await anext(changes) for _ in range(2)]
+    assert [(change.id, change.record is None) for change in changed] == [("b", True), ("c", False)]
     assert [record.id for record in await store.page(SESSION, "", 10)] == ["a", "c"]
     assert [record.id for record in await store.page(SESSION, "a", 1)] == ["c"]
     assert await store.delete(SESSION, "b")
@@ -133,7 +133,7 @@ async def test_a_secret_that_a_reload_brings_is_looked_at_as_that_of_the_start(i
     assert await store.get(SESSION, "a") is not None
 
 
-async def test_while_a_secret_is_replaced_nobody_is_locked_out(inner: MemoryStore) -> None:
+async def test_secret_rotation_locks_no_client_out(inner: MemoryStore) -> None:
     only_old, both, turned, only_new = (SealedStore(inner, secrets) for secrets in ([OLD], [OLD, NEW], [NEW, OLD], [NEW]))
     await only_old.put(SESSION, "a", {"n": 1})
     await both.put(SESSION, "b", {"n": 2})
@@ -210,6 +210,6 @@ async def test_two_processes_that_begin_together_agree_on_one_secret(inner: Memo
 async def test_the_stream_is_the_stores(inner: MemoryStore) -> None:
     store = SealedStore(inner, [OLD])
     last = await store.put(SESSION, "a", {})
-    with pytest.raises(ResyncRequired) as told:
+    with pytest.raises(ResyncRequired) as raised:
         await anext(store.changes(-1))
-    assert told.value.version == last.version
+    assert raised.value.version == last.version

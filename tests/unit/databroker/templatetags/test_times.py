@@ -10,7 +10,7 @@ TIME = '<time datetime="2027-01-15T08:00:00+00:00" data-form="full">15 Jan 2027,
 
 
 @pytest.mark.parametrize(
-    ("shown", "written"),
+    ("value", "written"),
     [
         (datetime(2027, 1, 15, 8, tzinfo=UTC), TIME),
         ("2027-01-15T08:00:00Z", TIME),
@@ -20,5 +20,5 @@ TIME = '<time datetime="2027-01-15T08:00:00+00:00" data-form="full">15 Jan 2027,
         ("2027-01-15T08:00:00+01:00", "2027-01-15T08:00:00+01:00"),
     ],
 )
-def test_moments_become_times_and_all_else_stays_text(shown: datetime | str, written: str) -> None:
-    assert times(shown) == written
+def test_moments_become_times_and_all_else_stays_text(value: datetime | str, written: str) -> None:
+    assert times(value) == written

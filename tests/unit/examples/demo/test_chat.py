@@ -27,34 +27,34 @@ async def room_client() -> AsyncIterator[TestClient]:
 
 
 async def next_of(socket, kind: str) -> dict:
-    while (heard := await socket.receive_json(timeout=5))["type"] != kind:
+    while (message := await socket.receive_json(timeout=5))["type"] != kind:
         pass
-    return heard
+    return message
 
 
-async def test_what_one_says_all_hear_under_the_speakers_name() -> None:
+async def test_message_reaches_all_under_the_sender_s_name() -> None:
     async with room_client() as client, client.ws_connect("/alice") as alice, client.ws_connect("/bob") as bob:
         await alice.send_str("  hello <b>  ")
         for each in (alice, bob):
-            heard = await next_of(each, "message")
-            assert (heard["person"]["name"], heard["text"]) == ("Alice", "hello <b>")
+            message = await next_of(each, "message")
+            assert (message["person"]["name"], message["text"]) == ("Alice", "hello <b>")
 
 
-async def test_a_newcomer_reads_what_was_said_and_who_is_here() -> None:
+async def test_newcomer_receives_history_and_members() -> None:
     async with room_client() as client, client.ws_connect("/alice") as alice:
         await alice.send_str("first")
         await next_of(alice, "message")
         async with client.ws_connect("/bob") as bob:
             assert [entry["text"] for entry in (await next_of(bob, "welcome"))["said"]] == ["first"]
-            assert [person["name"] for person in (await next_of(bob, "here"))["people"]] == ["Alice", "Bob"]
+            assert [member["name"] for member in (await next_of(bob, "here"))["people"]] == ["Alice", "Bob"]
 
 
-async def test_who_leaves_is_no_longer_here() -> None:
+async def test_former_member_is_not_listed() -> None:
     async with room_client() as client, client.ws_connect("/alice") as alice:
         async with client.ws_connect("/bob"):
             while len((await next_of(alice, "here"))["people"]) < 2:
                 pass
-        assert [person["name"] for person in (await next_of(alice, "here"))["people"]] == ["Alice"]
+        assert [member["name"] for member in (await next_of(alice, "here"))["people"]] == ["Alice"]
 
 
 async def test_a_message_is_cut_and_an_empty_one_is_none() -> None:

@@ -35,14 +35,14 @@ def test_a_free_port_is_left_free() -> None:
         assert server.getsockname()[1] == port
 
 
-async def test_a_child_that_announces_nothing_is_an_error_with_its_last_words(tmp_path: Path) -> None:
+async def test_child_without_announcement_is_an_error_with_its_last_output(tmp_path: Path) -> None:
     child = await start(tmp_path, "import sys; sys.exit('no such luck')", announces=True)
     with pytest.raises(DemoError, match="helper did not start:\n    no such luck"):
         await child.announcement()
     await child.stop()
 
 
-async def test_the_end_of_a_child_is_told_with_its_last_words(tmp_path: Path) -> None:
+async def test_end_of_child_is_reported_with_its_last_output(tmp_path: Path) -> None:
     child = await start(tmp_path, "import sys; sys.exit('out of luck')")
     assert "helper ended by itself (status 1)" in str(error := await child.ended())
     assert "out of luck" in str(error)

@@ -25,7 +25,7 @@ def test_secrets_and_authority_survive_a_restart(tmp_path: Path) -> None:
     assert (tmp_path / "demo" / "ca.pem").read_bytes() == authority
 
 
-def test_nobody_else_may_read_what_the_demo_keeps(tmp_path: Path) -> None:
+def test_demo_files_are_private(tmp_path: Path) -> None:
     folder = Folder.prepare(tmp_path / "gate" / "demo")
     write_config(folder, PORTS, UPSTREAMS)
     assert [path.stat().st_mode & 0o777 for path in (tmp_path / "gate", folder.path)] == [0o700, 0o700]

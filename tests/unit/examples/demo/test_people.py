@@ -6,7 +6,7 @@ from examples.demo.people import ALICE, BOB, CAROL, SITES
 
 
 @pytest.mark.parametrize(
-    ("name", "visitors", "in_words"),
+    ("name", "visitors", "text"),
     [
         ("hello", (ALICE, BOB, CAROL), "any signed-in user"),
         ("chat", (ALICE, BOB), "group engineering or sales (alice, bob)"),
@@ -15,10 +15,10 @@ from examples.demo.people import ALICE, BOB, CAROL, SITES
         ("public", None, "everyone"),
     ],
 )
-def test_each_site_says_who_may_enter(name: str, visitors: object, in_words: str) -> None:
+def test_each_site_declares_its_policy(name: str, visitors: object, text: str) -> None:
     site = next(site for site in SITES if site.name == name)
-    assert (site.visitors, site.who()) == (visitors, in_words)
+    assert (site.visitors, site.who()) == (visitors, text)
 
 
-def test_the_provider_says_each_persons_groups() -> None:
-    assert [person.claims()["groups"] for person in (ALICE, BOB, CAROL)] == [["engineering"], ["sales"], []]
+def test_provider_returns_each_user_s_groups() -> None:
+    assert [user.claims()["groups"] for user in (ALICE, BOB, CAROL)] == [["engineering"], ["sales"], []]

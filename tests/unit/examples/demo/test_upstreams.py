@@ -60,7 +60,7 @@ def audience(name: str, keys: PublishedKeys) -> str:
     return f"{name}.localhost:{keys.issuer.partition(':')[2]}"
 
 
-async def test_hello_says_so_when_the_assertion_is_verified(keys: PublishedKeys) -> None:
+async def test_hello_reports_verified_assertion(keys: PublishedKeys) -> None:
     async with site_client("hello", keys) as client:
         answer = await client.get("/", headers={HEADER: keys.assertion(audience("hello", keys))})
         page = await answer.text()
@@ -88,7 +88,7 @@ async def test_a_false_assertion_is_not_believed(keys: PublishedKeys, change: di
 
 
 @pytest.mark.parametrize(("name", "path"), [("files", "/download?size=10"), ("files", "/upload"), ("finance", "/")])
-async def test_nothing_is_served_to_who_did_not_come_through_gate(keys: PublishedKeys, name: str, path: str) -> None:
+async def test_serves_only_requests_through_gate(keys: PublishedKeys, name: str, path: str) -> None:
     async with site_client(name, keys) as client:
         of_another_site = keys.assertion(audience("hello", keys))
         assert (await client.get(path)).status == 403
@@ -110,7 +110,7 @@ async def test_an_upload_is_counted_and_hashed(keys: PublishedKeys) -> None:
     assert (result["bytes"], result["sha256"]) == (1_000_000, hashlib.sha256(content).hexdigest())
 
 
-async def test_a_download_has_the_size_that_was_asked_for(keys: PublishedKeys) -> None:
+async def test_download_has_requested_size(keys: PublishedKeys) -> None:
     async with site_client("files", keys) as client:
         answer = await client.get("/download?size=200KB", headers={HEADER: keys.assertion(audience("files", keys))})
         assert len(await answer.read()) == 200_000

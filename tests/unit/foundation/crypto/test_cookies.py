@@ -3,7 +3,7 @@ import pytest
 from foundation.crypto import cookies
 
 
-def is_ours(name: bytes) -> bool:
+def is_gate_cookie(name: bytes) -> bool:
     return cookies.is_gate_cookie(name, "_gate")
 
 
@@ -29,7 +29,7 @@ def is_ours(name: bytes) -> bool:
     ],
 )
 def test_our_cookies_go_and_all_others_survive_byte_for_byte(header: bytes, left: list[bytes]) -> None:
-    assert cookies.strip_cookies([header], is_ours) == left
+    assert cookies.strip_cookies([header], is_gate_cookie) == left
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,12 @@ def test_our_cookies_go_and_all_others_survive_byte_for_byte(header: bytes, left
         (b"gate=1; gate_theme=2; __Host-gates=3; __Host-_gate=4", [b"gate=1; gate_theme=2; __Host-gates=3; __Host-_gate=4"]),
     ],
 )
-def test_our_cookies_are_ours_where_their_name_has_a_prefix_of_its_own(header: bytes, left: list[bytes]) -> None:
+def test_prefixed_cookies_are_recognized_as_gate_s(header: bytes, left: list[bytes]) -> None:
     assert cookies.strip_cookies([header], lambda name: cookies.is_gate_cookie(name, "__Host-gate")) == left
 
 
 def test_each_of_several_cookie_headers_is_cleaned() -> None:
-    assert cookies.strip_cookies([b"a=1; _gate=x", b"_gate=y", b"b=2"], is_ours) == [b"a=1", b"b=2"]
+    assert cookies.strip_cookies([b"a=1; _gate=x", b"_gate=y", b"b=2"], is_gate_cookie) == [b"a=1", b"b=2"]
 
 
 def test_parsing_keeps_order_and_duplicates() -> None:

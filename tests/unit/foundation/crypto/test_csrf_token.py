@@ -36,7 +36,7 @@ def test_a_token_of_another_session_is_refused(tokens: CsrfTokens) -> None:
     assert not tokens.check(token, cookie_of(set_cookie), NOW, bound_to="victim")
 
 
-def test_the_cookie_is_kept_and_each_page_gets_another_mask(tokens: CsrfTokens) -> None:
+def test_cookie_is_reused_and_each_page_gets_another_mask(tokens: CsrfTokens) -> None:
     first, set_cookie = tokens.token_for([], NOW)
     second, again = tokens.token_for(cookie_of(set_cookie), NOW)
     assert again is None

@@ -10,7 +10,7 @@ from tests.support.options import SHARED_SECRET, make_options
 NOW = 1_800_000_000.0
 
 
-def test_a_hand_over_says_whose_session_goes_where(tmp_path: Path) -> None:
+def test_handoff_names_session_and_target(tmp_path: Path) -> None:
     hand_overs = HandoffTokens(make_options(tmp_path))
     opened = hand_overs.open(hand_overs.seal("s1", "attempt", "a.example", "https://a.example/x?y=1", NOW), "a.example", NOW)
     assert (opened.session_id, opened.attempt_id, opened.redirect_uri) == ("s1", "attempt", "https://a.example/x?y=1")

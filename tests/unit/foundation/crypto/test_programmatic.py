@@ -67,9 +67,9 @@ def test_a_token_is_for_one_host_and_ends(options: Options) -> None:
     token = tokens.seal("s1", HOST, NOW, NOW + 60)
     refused = [(token, host, NOW) for host in ("other.example.com", f"{HOST}:8443", "", f"host:{HOST}")]
     refused += [(broken, HOST, NOW) for broken in ("", "x", token[:-1], token + "A", token.swapcase(), token + "=")]
-    for asked in [*refused, (token, HOST, NOW + 60)]:
+    for arguments in [*refused, (token, HOST, NOW + 60)]:
         with pytest.raises(SealError):
-            tokens.open(*asked)
+            tokens.open(*arguments)
 
 
 def test_cookie_domain_widens_no_token(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_every_truncation_and_extension_is_refused() -> None:
         pytest.param(sealer(), "", id="no audience"),
     ],
 )
-def test_a_value_opens_for_nobody_else(opener: Sealer, audience: str) -> None:
+def test_value_is_bound_to_its_purpose(opener: Sealer, audience: str) -> None:
     sealed = sealer().seal({}, audience="a", expires_at=NOW + 1)
     with pytest.raises(SealError):
         opener.open(sealed, audience=audience, now=NOW)
@@ -61,20 +61,20 @@ def test_the_first_secret_seals_and_all_of_them_open() -> None:
             opener.open(value, audience="a", now=NOW)
 
 
-def test_an_expired_value_says_that_it_is_only_too_old() -> None:
+def test_expired_value_reports_only_its_age() -> None:
     sealed = sealer().seal({}, audience="a", expires_at=NOW)
     with pytest.raises(SealedValueExpired):
         sealer().open(sealed, audience="a", now=NOW)
 
 
-def test_refusals_all_use_the_same_words() -> None:
+def test_all_refusals_have_the_same_message() -> None:
     sealed = sealer().seal({}, audience="a", expires_at=NOW + 1)
-    said = set()
+    messages = set()
     for value, audience in [(sealed, "b"), ("", "a"), ("!" * 60, "a"), ("A" * 60, "a"), ("A" * 9000, "a"), ("é" * 60, "a")]:
         with pytest.raises(SealError) as refusal:
             sealer().open(value, audience=audience, now=NOW)
-        said.add(str(refusal.value))
-    assert len(said) == 1
+        messages.add(str(refusal.value))
+    assert len(messages) == 1
 
 
 def test_a_second_spelling_of_the_same_bytes_is_refused() -> None:
@@ -105,7 +105,7 @@ def test_a_sealer_never_shows_its_key() -> None:
     assert SECRET.hex() not in json.dumps(str(vars(sealer())))
 
 
-def test_a_value_longer_than_any_of_ours_is_not_even_tried() -> None:
+def test_overlong_value_is_not_decrypted() -> None:
     """It would open; but what is this long is not from us, and hundreds of them in one request are work for nothing."""
     sealed = sealer().seal({"a": "x" * MAX_SEALED}, audience="a", expires_at=NOW + 1)
     with pytest.raises(SealError):

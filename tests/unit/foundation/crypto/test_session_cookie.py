@@ -9,7 +9,7 @@ from foundation.crypto import session_cookie
 from foundation.crypto.session_cookie import SessionCookies, SessionToken
 from foundation.crypto.sign_in_attempts import SignInAttempts
 from foundation.errors import SealError
-from tests.support.cookies import kept
+from tests.support.cookies import cookie_header
 from tests.support.options import make_options
 
 NOW = 1_800_000_000.0
@@ -79,7 +79,7 @@ def test_a_cookie_that_was_opened_opens_by_its_exact_value_only(cookies: Session
 
 
 def test_what_is_remembered_of_a_browser_ends_in_time_and_holds_at_its_host_only(cookies: SessionCookies) -> None:
-    headers = [kept(cookies.set_cookies("s1", "a", issued_at=NOW, expires_at=NOW + 60, now=NOW)).encode()]
+    headers = [cookie_header(cookies.set_cookies("s1", "a", issued_at=NOW, expires_at=NOW + 60, now=NOW)).encode()]
     for now in (NOW, NOW + 59):
         assert [token.session_id for token in cookies.valid_sessions(headers, "a", now)] == ["s1"]
     assert not cookies.valid_sessions(headers, "b", NOW)
@@ -108,7 +108,7 @@ def test_only_so_many_opened_cookies_are_remembered_and_nothing_that_did_not_ope
 
 def test_no_number_of_planted_cookies_hides_the_real_one(cookies: SessionCookies) -> None:
     planted = [f"_gate={'x' * 80}{number}" for number in range(200)]
-    own = kept(set_at(cookies, "a"))
+    own = cookie_header(set_at(cookies, "a"))
     sent = [b"_gate=short; other=1; _gate=" + b"\xff" * 80, "; ".join([*planted, own]).encode()]
     assert [token.session_id for token in cookies.valid_sessions(sent, "a", NOW)] == ["s1"]
     assert cookies.all_session_ids([own.encode().replace(b"_gate=", b"other=", 1)], "a", NOW) == []
@@ -125,13 +125,13 @@ def test_a_session_has_a_companion_that_only_this_very_host_can_set(cookies: Ses
     assert companion.partition("; ")[2] == "Path=/; Max-Age=60; SameSite=Lax; Secure; HttpOnly"
 
 
-def test_a_session_counts_beside_its_own_companion_of_this_host_only(cookies: SessionCookies, tmp_path: Path) -> None:
+def test_session_requires_its_binding_cookie_of_this_host(cookies: SessionCookies, tmp_path: Path) -> None:
     hosts, ids = ["a.example.com", "a.example.com:8443", "b.example.com"], ["s1", "s2"]
     made = {(host, id): [each.partition(";")[0] for each in set_at(cookies, host, id)] for host in hosts for id in ids}
     for (host, id), (session, _) in made.items():
-        for whose, (_, companion) in made.items():
+        for owner, (_, companion) in made.items():
             counting = cookies.valid_sessions([f"{session}; {companion}".encode()], host, NOW)
-            assert bool(counting) is (whose == (host, id))
+            assert bool(counting) is (owner == (host, id))
         for bad in ("", "__Host-_gate=", "__Host-_gate=x", "__HOST-_gate=" + made[host, id][1].partition("=")[2], session):
             assert cookies.valid_sessions([f"{session}; {bad}".encode()], host, NOW) == []
         assert cookies.all_session_ids([session.encode()], host, NOW) == [id]
@@ -167,7 +167,7 @@ def test_cookies_are_cleared_by_the_same_name_path_and_domain(tmp_path: Path) ->
     ]
 
 
-def test_who_brings_several_loses_all_of_them(cookies: SessionCookies) -> None:
+def test_duplicate_cookies_are_all_ignored(cookies: SessionCookies) -> None:
     assert cookies.clear_conflicting([b"_gate=x"], "a.example.com", "/b/c") == []
     cleared = cookies.clear_conflicting([b"_gate=x; _gate=y"], "a.example.com:8443", "/b/c")
     places = {(each.partition("Domain=")[2].partition(";")[0], each.partition("Path=")[2].partition(";")[0]) for each in cleared}
@@ -177,7 +177,7 @@ def test_who_brings_several_loses_all_of_them(cookies: SessionCookies) -> None:
 
 async def test_two_live_sessions_that_both_count_are_none(tmp_path: Path) -> None:
     cookies = SessionCookies(make_options(tmp_path, cookie_secure=False))
-    one, two = (kept(set_at(cookies, "a", id)) for id in ("s1", "s2"))
+    one, two = (cookie_header(set_at(cookies, "a", id)) for id in ("s1", "s2"))
 
     async def of(*live: str) -> str | None:
         async def find(id: str, now: float) -> str | None:

@@ -25,7 +25,7 @@ def sent_back(set_cookies: list[str]) -> list[bytes]:
     return ["; ".join(f"{name}={value}" for name, value in jar.items()).encode()]
 
 
-def test_an_attempt_is_found_by_the_browser_that_began_it(attempts: SignInAttempts) -> None:
+def test_attempt_is_found_by_the_browser_that_started_it(attempts: SignInAttempts) -> None:
     attempt_id, set_cookies = attempts.start({"nonce": "n"}, HOST, [], NOW)
     assert is_attempt_id(attempt_id)
     (own,) = sent_back(set_cookies)
@@ -51,12 +51,12 @@ def test_a_cookie_renamed_to_another_attempt_is_refused(attempts: SignInAttempts
 
 
 def test_parallel_tabs_each_keep_their_attempt(attempts: SignInAttempts) -> None:
-    begun = [attempts.start({"tab": tab}, HOST, [], NOW) for tab in range(5)]
-    cookies = sent_back([cookie for _, set_cookies in begun for cookie in set_cookies])
-    assert [attempts.find(attempt_id, cookies, HOST, NOW)["tab"] for attempt_id, _ in begun] == [0, 1, 2, 3, 4]  # type: ignore[index]
+    started = [attempts.start({"tab": tab}, HOST, [], NOW) for tab in range(5)]
+    cookies = sent_back([cookie for _, set_cookies in started for cookie in set_cookies])
+    assert [attempts.find(attempt_id, cookies, HOST, NOW)["tab"] for attempt_id, _ in started] == [0, 1, 2, 3, 4]  # type: ignore[index]
 
 
-def test_a_browser_keeps_at_most_eight_and_the_oldest_goes(attempts: SignInAttempts) -> None:
+def test_browser_has_a_maximum_of_eight_attempts_and_the_oldest_is_dropped(attempts: SignInAttempts) -> None:
     everything: list[str] = []
     ids = []
     for number in range(MAX_CONCURRENT + 3):

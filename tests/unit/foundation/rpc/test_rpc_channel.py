@@ -85,26 +85,26 @@ async def test_a_call_ends_with_its_timeout(tmp_path):
 
 
 async def test_what_may_be_repeated_is_until_it_succeeds(options):
-    asked = []
+    calls = []
 
     async def third_time(request: pb.GetRequest, context: grpc.aio.ServicerContext) -> pb.DeleteResponse:
-        asked.append(request.id)
-        if len(asked) < 3:
+        calls.append(request.id)
+        if len(calls) < 3:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "try again")
         return pb.DeleteResponse(existed=True)
 
     server = await serve(options, third_time)
     async with channel_to(loopback_url(server.port), options) as channel:
         assert await ask(channel, "x", idempotent=True)
-    assert asked == ["x", "x", "x"]
+    assert calls == ["x", "x", "x"]
     await server.stop()
 
 
-async def test_what_may_not_be_repeated_is_asked_once(options):
-    asked = []
+async def test_non_repeatable_call_is_sent_once(options):
+    calls = []
 
     async def fail(request: pb.GetRequest, context: grpc.aio.ServicerContext) -> pb.DeleteResponse:
-        asked.append(request.id)
+        calls.append(request.id)
         await context.abort(grpc.StatusCode.UNAVAILABLE, "it may have happened")
         raise AssertionError
 
@@ -112,7 +112,7 @@ async def test_what_may_not_be_repeated_is_asked_once(options):
     async with channel_to(loopback_url(server.port), options) as channel:
         with pytest.raises(RpcError) as error:
             await ask(channel, "x")
-    assert asked == ["x"]
+    assert calls == ["x"]
     assert error.value.code is grpc.StatusCode.UNAVAILABLE
     await server.stop()
 
@@ -155,7 +155,7 @@ async def test_an_imposter_is_not_believed(options, code):
         assert error.value.code is grpc.StatusCode.UNKNOWN
 
 
-async def test_another_secret_at_the_other_end_is_told_apart_from_an_outage(options, tmp_path):
+async def test_mismatched_secret_is_distinguished_from_outage(options, tmp_path):
     other = make_options(tmp_path, shared_secret="A" * 43 + "=")
     server = await serve(other)
     async with channel_to(loopback_url(server.port), options) as channel:
@@ -188,11 +188,11 @@ async def test_a_silent_stream_is_a_broken_one(options):
 @pytest.mark.parametrize(("spread", "answering"), [(True, 2), (False, 1)])
 async def test_calls_are_spread_over_every_address_of_a_name(tmp_path, spread, answering):
     options = make_options(tmp_path, grpc_client_dns_roundrobin=spread)
-    asked: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
 
     def at(place: str) -> Behaviour:
         async def answer(request: pb.GetRequest, context: grpc.aio.ServicerContext) -> pb.DeleteResponse:
-            asked[place] += 1
+            calls[place] += 1
             return pb.DeleteResponse(existed=True)
 
         return answer
@@ -203,9 +203,9 @@ async def test_calls_are_spread_over_every_address_of_a_name(tmp_path, spread, a
         # The second address is connected to while the first one answers already.
         for _ in range(200):
             await ask(channel)
-            if len(asked) == 2:
+            if len(calls) == 2:
                 break
-    assert len(asked) == answering
+    assert len(calls) == answering
     await four.stop()
     await six.stop()
 
@@ -215,17 +215,17 @@ async def test_tls_takes_our_authority_and_the_name_dialled_or_its_override(tmp_
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     pair = {"certificate_file": str(files.certificate), "certificate_key_file": str(files.key), "grpc_insecure": False}
-    ours = {"certificate_authority_file": str(files.authority)}
+    authority_settings = {"certificate_authority_file": str(files.authority)}
     server = await serve(make_options(tmp_path, **pair))
     quick = {"grpc_client_timeout": "400ms"}
     for settings, host, is_answered in (
-        ({**ours}, "localhost", True),
-        ({**ours, **quick}, "127.0.0.1", False),
-        ({**ours, "override_certificate_name": "localhost"}, "127.0.0.1", True),
-        ({**ours, **quick, "override_certificate_name": "other.localhost"}, "localhost", False),
+        ({**authority_settings}, "localhost", True),
+        ({**authority_settings, **quick}, "127.0.0.1", False),
+        ({**authority_settings, "override_certificate_name": "localhost"}, "127.0.0.1", True),
+        ({**authority_settings, **quick, "override_certificate_name": "other.localhost"}, "localhost", False),
         ({**quick, "certificate_authority_file": str(certificate_files(foreign, "localhost").authority)}, "localhost", False),
         ({**quick}, "localhost", False),
-        ({**ours, **quick, "grpc_insecure": True}, "localhost", False),
+        ({**authority_settings, **quick, "grpc_insecure": True}, "localhost", False),
     ):
         options = make_options(tmp_path, **{**pair, **settings})
         async with channel_to(Url("https", host, server.port), options) as channel:
@@ -260,7 +260,7 @@ def test_where_to_connect_follows_from_the_url(url, target):
     assert grpc_target(url) == target
 
 
-def test_our_authority_stands_beside_the_systems():
+def test_custom_authority_is_added_to_those_of_the_system():
     pem = root_certificates(b"-----BEGIN CERTIFICATE-----\nours\n")
     assert pem is not None
     assert b"ours" in pem

@@ -73,7 +73,7 @@ async def test_no_method_answers_a_caller_that_proves_nothing(channel, options, 
         assert await outcome(channel, method, metadata) is grpc.StatusCode.UNAUTHENTICATED
 
 
-async def test_who_proves_it_is_answered_with_a_proof(channel, options):
+async def test_authenticated_call_gets_authenticated_response(channel, options):
     secret, method = SharedSecret(options.shared_secret), "/databroker.DataBrokerService/Get"
     token = secret.token(method)
     call = channel.unary_unary(method)(pb.GetRequest(type=SESSION, id="a").SerializeToString(), metadata=[(TOKEN, token)], timeout=5)
@@ -106,7 +106,7 @@ async def test_a_taken_port_is_an_error_that_names_the_setting(server, options):
     assert error.value.problems[0].key == "grpc_address"
 
 
-async def test_what_went_wrong_inside_is_not_told_to_callers(options):
+async def test_internal_error_is_not_disclosed_to_callers(options):
     async def fail(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
         if request == b"bad":
             raise BadRequest("the request is empty")
@@ -190,13 +190,13 @@ def _made(directory: Path) -> Path:
     return directory
 
 
-async def test_a_changed_certificate_is_shown_to_who_connects_next(tmp_path):
+async def test_changed_certificate_is_presented_to_new_connections(tmp_path):
     def options_with_a_new_pair() -> Options:
         files = certificate_files(tmp_path, "broker.example.com")
         pair = {"certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
         return make_options(tmp_path, insecure_server=None, grpc_insecure=False, **pair)
 
-    def shown(port: int) -> bytes:
+    def presented_certificate(port: int) -> bytes:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         context.set_alpn_protocols(["h2"])
@@ -210,7 +210,7 @@ async def test_a_changed_certificate_is_shown_to_who_connects_next(tmp_path):
     for options in (first, second):
         server.reload(options)
         leaf = x509.load_pem_x509_certificates(options.certificate_pairs[0].certificate)[0]
-        assert await asyncio.to_thread(shown, server.port) == leaf.public_bytes(Encoding.DER)
+        assert await asyncio.to_thread(presented_certificate, server.port) == leaf.public_bytes(Encoding.DER)
     await server.stop()
 
 

@@ -42,7 +42,7 @@ def test_a_token_is_for_its_method_only(secret):
             secret.verify_token(other, metadata(token))
 
 
-def test_a_token_is_good_for_minutes_only(secret, clock):
+def test_token_is_valid_for_minutes_only(secret, clock):
     token = secret.token(METHOD)
     clock.now = NOW + LIFETIME - 1
     secret.verify_token(METHOD, metadata(token))
@@ -71,9 +71,9 @@ def _jwt(header: dict[str, str], key: bytes) -> str:
     def part(value: bytes) -> str:
         return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
 
-    words = f"{part(json.dumps(header).encode())}.{part(json.dumps({'exp': NOW + 60, 'aud': METHOD}).encode())}"
-    mac = hmac.digest(key, words.encode(), hashlib.sha256) if key else b""
-    return f"{words}.{part(mac)}"
+    signed_part = f"{part(json.dumps(header).encode())}.{part(json.dumps({'exp': NOW + 60, 'aud': METHOD}).encode())}"
+    mac = hmac.digest(key, signed_part.encode(), hashlib.sha256) if key else b""
+    return f"{signed_part}.{part(mac)}"
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,15 @@ def test_another_secret_is_another_world(secret, clock):
 def test_a_proof_is_for_one_call_and_no_token(secret):
     token, other = secret.token(METHOD), secret.token(METHOD)
     proof = secret.verify_token(METHOD, metadata(token))
-    for wrong in ([(PROOF, secret.verify_token(METHOD, metadata(other)))], [(PROOF, token)], [(PROOF, token.rpartition(".")[2])], [], None):
+    for invalid in (
+        [(PROOF, secret.verify_token(METHOD, metadata(other)))],
+        [(PROOF, token)],
+        [(PROOF, token.rpartition(".")[2])],
+        [],
+        None,
+    ):
         with pytest.raises(AuthenticationFailed):
-            secret.verify_proof(METHOD, token, wrong)
+            secret.verify_proof(METHOD, token, invalid)
     with pytest.raises(AuthenticationFailed):
         secret.verify_proof("/databroker.DataBrokerService/Set", token, [(PROOF, proof)])
     with pytest.raises(AuthenticationFailed):

@@ -97,13 +97,13 @@ def sent_unfinished(port: int, method: str) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_unfinished_messages_of_strangers_are_not_kept(server: RpcServer, method: str) -> None:
+async def test_unfinished_messages_of_unauthenticated_peers_are_dropped(server: RpcServer, method: str) -> None:
     sent, ended = await asyncio.to_thread(sent_unfinished, server.port, method)
     assert ended == STREAMS
     assert sent < 45 * MIB < STREAMS * MAX_REQUEST_BYTES / 5
 
 
-async def test_who_proves_itself_by_its_message_is_answered_and_who_does_not_is_refused(server: RpcServer) -> None:
+async def test_authenticated_message_is_answered_and_others_are_refused(server: RpcServer) -> None:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         call = channel.unary_unary(BY_BODY)
         assert await asyncio.gather(*(call(b"the proof", timeout=PATIENCE) for _ in range(50))) == [b"the proof"] * 50
@@ -115,7 +115,7 @@ async def test_who_proves_itself_by_its_message_is_answered_and_who_does_not_is_
         assert empty.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_somebody_else_is_answered_while_a_stranger_is_read(server: RpcServer, secret: SharedSecret) -> None:
+async def test_other_calls_are_answered_while_an_unauthenticated_one_is_read(server: RpcServer, secret: SharedSecret) -> None:
     """Authenticated callers do not wait, and waiting callers get their slot."""
     flood = asyncio.create_task(asyncio.to_thread(sent_unfinished, server.port, BY_BODY))
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:

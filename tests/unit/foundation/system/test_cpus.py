@@ -35,5 +35,5 @@ def test_a_quota_bounds_the_cores(
     assert available_cpus(tmp_path / "membership", tmp_path / "groups") == cores
 
 
-def test_where_nothing_is_said_those_count_that_the_process_may_be_put_on(tmp_path: Path) -> None:
+def test_default_is_the_cpu_affinity_of_the_process(tmp_path: Path) -> None:
     assert available_cpus(tmp_path / "absent", tmp_path) == len(os.sched_getaffinity(0))

@@ -20,7 +20,7 @@ print(hard, *resource.getrlimit(resource.RLIMIT_NOFILE), size)
 
 @pytest.mark.parametrize("limit", [3000, 10 * MAX_PREALLOCATED])
 def test_the_hard_limit_counts_and_the_table_need_not_grow_any_more(limit: int) -> None:
-    said = subprocess.run([sys.executable, "-c", SCRIPT, str(limit)], capture_output=True, text=True, check=True)
-    wanted, soft, hard, size = map(int, said.stdout.split())
+    completed = subprocess.run([sys.executable, "-c", SCRIPT, str(limit)], capture_output=True, text=True, check=True)
+    wanted, soft, hard, size = map(int, completed.stdout.split())
     assert soft == hard == wanted
     assert size >= min(wanted, MAX_PREALLOCATED)

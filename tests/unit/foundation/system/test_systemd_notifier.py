@@ -17,7 +17,7 @@ def manager() -> SystemdNotifier:
 
 
 @pytest.fixture(params=["path", "abstract"])
-def heard(request, monkeypatch, tmp_path) -> Iterator[Callable[[], list[str]]]:
+def notifications(request, monkeypatch, tmp_path) -> Iterator[Callable[[], list[str]]]:
     address = f"@gate-tests-{os.getpid()}" if request.param == "abstract" else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(f"\0{address[1:]}" if address.startswith("@") else address)
@@ -26,7 +26,7 @@ def heard(request, monkeypatch, tmp_path) -> Iterator[Callable[[], list[str]]]:
         yield lambda: listening.recv(1024).decode().split("\n")
 
 
-def test_who_is_not_asked_tells_nobody(monkeypatch):
+def test_without_notify_socket_nothing_is_sent(monkeypatch):
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     assert not manager().is_enabled
     SystemdNotifier(lambda: pytest.fail("without a socket")).notify_ready()
@@ -37,37 +37,37 @@ def test_a_manager_that_is_gone_is_no_failure(monkeypatch, tmp_path):
     manager().notify_stopping()
 
 
-def test_a_life_is_told_with_its_status(heard):
-    told = manager()
-    assert told.is_enabled
+def test_lifecycle_is_notified_with_status(notifications):
+    notifier = manager()
+    assert notifier.is_enabled
     status = "STATUS=ready; provider: degraded"
-    told.notify_ready()
-    assert heard() == ["READY=1", status]
+    notifier.notify_ready()
+    assert notifications() == ["READY=1", status]
     earliest = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
-    told.notify_reloading()
-    begun, at, said = heard()
-    assert (begun, said) == ("RELOADING=1", status)
+    notifier.notify_reloading()
+    start, at, status_line = notifications()
+    assert (start, status_line) == ("RELOADING=1", status)
     assert earliest <= int(at.removeprefix("MONOTONIC_USEC=")) <= time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
-    told.notify_reloaded()
-    assert heard() == ["READY=1", status]
-    told.notify_stopping()
-    assert heard() == ["STOPPING=1", status]
+    notifier.notify_reloaded()
+    assert notifications() == ["READY=1", status]
+    notifier.notify_stopping()
+    assert notifications() == ["STOPPING=1", status]
 
 
-def test_a_reload_ends_neither_a_start_nor_a_stop(heard):
-    told = manager()
-    told.notify_reloading()
-    told.notify_reloaded()
-    told.notify_ready()
-    told.notify_stopping()
-    told.notify_reloading()
-    told.notify_reloaded()
-    assert [heard()[0], heard()[0]] == ["READY=1", "STOPPING=1"]
+def test_a_reload_ends_neither_a_start_nor_a_stop(notifications):
+    notifier = manager()
+    notifier.notify_reloading()
+    notifier.notify_reloaded()
+    notifier.notify_ready()
+    notifier.notify_stopping()
+    notifier.notify_reloading()
+    notifier.notify_reloaded()
+    assert [notifications()[0], notifications()[0]] == ["READY=1", "STOPPING=1"]
     with pytest.raises(BlockingIOError):
-        heard()
+        notifications()
 
 
-async def test_it_beats_while_the_event_loop_turns_and_not_while_it_stands_still(heard, monkeypatch):
+async def test_it_beats_while_the_event_loop_turns_and_not_while_it_stands_still(notifications, monkeypatch):
     monkeypatch.setenv("WATCHDOG_USEC", "30000")
     monkeypatch.delenv("WATCHDOG_PID", raising=False)
     beating = asyncio.create_task(manager().send_watchdog_pings())
@@ -75,16 +75,16 @@ async def test_it_beats_while_the_event_loop_turns_and_not_while_it_stands_still
         while True:
             await asyncio.sleep(0)
             with suppress(BlockingIOError):
-                assert heard()[0] == "WATCHDOG=1"
+                assert notifications()[0] == "WATCHDOG=1"
                 break
     time.sleep(0.05)  # five pauses long
     with pytest.raises(BlockingIOError):
-        heard()
+        notifications()
     beating.cancel()
 
 
 @pytest.mark.parametrize(
-    ("said", "seconds"),
+    ("expected", "seconds"),
     [
         ({}, None),
         ({"WATCHDOG_USEC": "30000000"}, 30.0),
@@ -94,11 +94,11 @@ async def test_it_beats_while_the_event_loop_turns_and_not_while_it_stands_still
         ({"WATCHDOG_USEC": "soon"}, None),
     ],
 )
-def test_the_watchdog_counts_for_the_process_that_it_names_and_those_that_this_one_forks(said, seconds, monkeypatch):
+def test_the_watchdog_counts_for_the_process_that_it_names_and_those_that_this_one_forks(expected, seconds, monkeypatch):
     for name in ("WATCHDOG_USEC", "WATCHDOG_PID"):
         monkeypatch.delenv(name, raising=False)
     # Asked here: another process may have collected the tests.
     ids = {"SELF": os.getpid(), "PARENT": os.getppid(), "ANOTHER": os.getpid() + os.getppid()}
-    for name, value in said.items():
+    for name, value in expected.items():
         monkeypatch.setenv(name, str(ids.get(value, value)))
     assert watchdog_seconds() == seconds

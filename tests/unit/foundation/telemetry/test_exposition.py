@@ -29,7 +29,7 @@ async def answer(
     return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
 
 
-async def test_our_numbers_and_those_of_the_libraries_are_told_together() -> None:
+async def test_own_and_library_metrics_are_exported_together() -> None:
     metrics.record_config_loaded("gate", 42, 1000.5)
     status, headers, body = await answer("/metrics")
     samples = {sample.name: sample for family in text_string_to_metric_families(body.decode()) for sample in family.samples}
@@ -41,7 +41,7 @@ async def test_our_numbers_and_those_of_the_libraries_are_told_together() -> Non
     assert "process_resident_memory_bytes" in samples
 
 
-async def test_a_refused_configuration_is_told() -> None:
+async def test_rejected_configuration_is_exported() -> None:
     metrics.record_config_loaded("gate", 42, 1000.5)
     metrics.record_config_rejected("gate")
     _, _, body = await answer("/metrics")
@@ -49,7 +49,7 @@ async def test_a_refused_configuration_is_told() -> None:
     assert b'gate_config_checksum_int64{service="gate"} 42.0' in body
 
 
-async def test_the_text_format_is_told_whatever_is_asked_for() -> None:
+async def test_text_format_is_returned_for_any_accept_header() -> None:
     _, headers, _ = await answer("/metrics", accept=b"application/openmetrics-text; version=1.0.0")
     assert headers[b"content-type"] == b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -64,7 +64,7 @@ async def test_every_sample_has_its_service() -> None:
     }.values()
 
 
-async def test_families_from_elsewhere_are_told_once_each() -> None:
+async def test_external_families_are_exported_once_each() -> None:
     families = {
         "a_total": MetricFamilyText("counter", "Words.", ['a_total{x="1"} 2', 'a_total{x="2"} 3']),
         "none": MetricFamilyText("gauge", "No.", []),
@@ -96,7 +96,7 @@ def test_a_label_can_not_end_its_line() -> None:
     assert [(sample.name, sample.labels) for sample in family.samples] == [("hostile_total", {"service": "gate", "name": HOSTILE})]
 
 
-def test_each_kind_is_written_as_the_library_writes_it_but_for_when_it_began() -> None:
+def test_each_kind_is_formatted_like_the_library_except_creation_time() -> None:
     kinds = CollectorRegistry()
     Counter("counted", "Words\\ of\ntwo lines.", ["service"], registry=kinds).labels("gate").inc(2)
     Gauge("measured", "x", ["service"], registry=kinds).labels("gate").set(float("-inf"))

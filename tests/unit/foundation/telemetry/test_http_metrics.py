@@ -6,7 +6,7 @@ from foundation.telemetry.http_metrics import MAX_SERIES, METHODS, OTHER, HttpMe
 from foundation.telemetry.metrics import registry
 
 
-def told(name: str, **labels: str) -> float:
+def metric(name: str, **labels: str) -> float:
     return registry.get_sample_value(name, labels) or 0.0
 
 
@@ -16,21 +16,21 @@ def series_of(service: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("side", ["server", "client"])
-def test_a_request_is_told_by_host_method_and_status(side: str) -> None:
+def test_request_is_measured_by_host_method_and_status(side: str) -> None:
     calls = HttpMetrics.server("one") if side == "server" else HttpMetrics.client("one")
     calls.observe("app.example.com", "POST", "200", 0.004, 20, 700)
     calls.observe("app.example.com", "POST", "200", 0.001, 4, 2_000_000)
     calls.observe("app.example.com", "GET", "403", 0.001, 0, 9)
     calls.observe("app.example.com", "GET", "403", 0.001)
     labels = {"service": "one", "host": "app.example.com", "http_method": "POST", "http_status": "200"}
-    assert told(f"http_{side}_requests_total", **labels) == 2
-    assert told(f"http_{side}_request_duration_ms_sum", **labels) == pytest.approx(5)
-    assert told(f"http_{side}_request_duration_ms_bucket", **labels, le="2.0") == 1
-    assert told(f"http_{side}_request_size_bytes_sum", **labels) == 24
-    assert told(f"http_{side}_response_size_bytes_bucket", **labels, le="1024.0") == 1
+    assert metric(f"http_{side}_requests_total", **labels) == 2
+    assert metric(f"http_{side}_request_duration_ms_sum", **labels) == pytest.approx(5)
+    assert metric(f"http_{side}_request_duration_ms_bucket", **labels, le="2.0") == 1
+    assert metric(f"http_{side}_request_size_bytes_sum", **labels) == 24
+    assert metric(f"http_{side}_response_size_bytes_bucket", **labels, le="1024.0") == 1
     refused = {**labels, "http_method": "GET", "http_status": "403"}
-    assert told(f"http_{side}_requests_total", **refused) == 2
-    assert told(f"http_{side}_response_size_bytes_count", **refused) == 1  # the other was not counted
+    assert metric(f"http_{side}_requests_total", **refused) == 2
+    assert metric(f"http_{side}_response_size_bytes_count", **refused) == 1  # the other was not counted
 
 
 def test_methods_that_clients_invent_share_one_name() -> None:
@@ -38,7 +38,7 @@ def test_methods_that_clients_invent_share_one_name() -> None:
     for method in ("BREW", "get", "", "PROPFIND", "G" * 30):
         calls.observe("app.example.com", method, "200", 0.0, 0, 0)
     assert series_of("two") == [{"service": "two", "host": "app.example.com", "http_method": OTHER, "http_status": "200"}]
-    assert told("http_server_requests_total", **series_of("two")[0]) == 5
+    assert metric("http_server_requests_total", **series_of("two")[0]) == 5
     for method in METHODS:
         calls.observe("app.example.com", method, "200", 0.0, 0, 0)
     assert {labels["http_method"] for labels in series_of("two")} == METHODS | {OTHER}
@@ -52,7 +52,8 @@ def test_beyond_a_bound_all_share_one_series() -> None:
         calls.observe("0.example.com", "GET", "200", 0.0, 0, 0)
     series = series_of("three")
     assert len(series) == MAX_SERIES + 1
-    assert told("http_server_requests_total", service="three", host=OTHER, http_method=OTHER, http_status=OTHER) == 100
+    assert metric("http_server_requests_total", service="three", host=OTHER, http_method=OTHER, http_status=OTHER) == 100
     assert (
-        told("http_server_requests_total", service="three", host="0.example.com", http_method="GET", http_status="200") == MAX_SERIES + 101
+        metric("http_server_requests_total", service="three", host="0.example.com", http_method="GET", http_status="200")
+        == MAX_SERIES + 101
     )

@@ -18,10 +18,10 @@ def test_a_line_is_one_json_object_with_time_level_and_event(capsys: pytest.Capt
     configure_logs("info", "info", readable=False)
     structlog.get_logger("x").info("something happened", who="ann\n{")
     logging.getLogger("a.library").warning("it %s", "says")
-    ours, theirs = (json.loads(line) for line in lines_of(capsys))
-    assert (ours["event"], ours["who"], ours["level"]) == ("something happened", "ann\n{", "info")
-    assert (theirs["event"], theirs["level"]) == ("it says", "warning")
-    assert ours["time"].endswith("Z")
+    own, other = (json.loads(line) for line in lines_of(capsys))
+    assert (own["event"], own["who"], own["level"]) == ("something happened", "ann\n{", "info")
+    assert (other["event"], other["level"]) == ("it says", "warning")
+    assert own["time"].endswith("Z")
 
 
 def test_each_level_hides_what_is_below_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,17 +81,17 @@ def test_an_access_line_looks_like_every_other(capsys: pytest.CaptureFixture[str
     assert len(access["time"]) == len(other["time"])
 
 
-def test_what_a_line_would_tell_is_asked_for_where_there_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_fields_are_computed_only_where_logged(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("info", "warn", readable=False)
-    asked = []
+    computed = []
 
-    def told() -> dict[str, object]:
-        asked.append("told")
+    def fields() -> dict[str, object]:
+        computed.append("told")
         return {"status": 200}
 
-    log_access_lazy(logging.INFO, told)
-    assert (asked, lines_of(capsys)) == ([], [])
-    log_access_lazy(logging.WARNING, told)
+    log_access_lazy(logging.INFO, fields)
+    assert (computed, lines_of(capsys)) == ([], [])
+    log_access_lazy(logging.WARNING, fields)
     assert [json.loads(line)["status"] for line in lines_of(capsys)] == [200]
 
 
@@ -117,5 +117,5 @@ def test_lines_beyond_the_bound_are_counted_in_the_next_second() -> None:
         now += 2.0
         bounded.emit(number=51)
     assert {line["log_level"] for line in lines} == {"warning"}
-    told = [(line["event"], line.get("number"), line.get("lines")) for line in lines[MAX_LINES:]]
-    assert told == [(SUPPRESSED, None, 8), ("a request was refused", 50, None), ("a request was refused", 51, None)]
+    reported = [(line["event"], line.get("number"), line.get("lines")) for line in lines[MAX_LINES:]]
+    assert reported == [(SUPPRESSED, None, 8), ("a request was refused", 50, None), ("a request was refused", 51, None)]

@@ -13,14 +13,14 @@ def test_every_metric_is_explained() -> None:
 def test_a_certificate_that_another_source_serves_keeps_its_expiry() -> None:
     """A host whose certificate was obtained, and is configured since a reload."""
 
-    def shown() -> dict[str, float]:
+    def expiries() -> dict[str, float]:
         (family,) = metrics.certificate_expiry.collect()
         return {sample.labels["name"]: sample.value for sample in family.samples}
 
     metrics.set_certificate_expiries("autocert", {"a.example": 1.0, "b.example": 2.0})
     metrics.set_certificate_expiries("configuration", {"a.example": 5.0})
-    assert shown() == {"a.example": 1.0, "b.example": 2.0}
+    assert expiries() == {"a.example": 1.0, "b.example": 2.0}
     metrics.set_certificate_expiries("autocert", {})
-    assert shown() == {"a.example": 5.0}
+    assert expiries() == {"a.example": 5.0}
     metrics.set_certificate_expiries("configuration", {})
-    assert shown() == {}
+    assert expiries() == {}

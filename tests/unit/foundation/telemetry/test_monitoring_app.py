@@ -12,7 +12,7 @@ REPORTS = {
 }
 
 
-async def asked(
+async def fetch(
     path: str, *, method: str = "GET", query: bytes = b"", accept: bytes = b"", status: int = 200
 ) -> tuple[int, dict[bytes, bytes], bytes]:
     sent: list[dict[str, Any]] = []
@@ -31,7 +31,7 @@ async def asked(
 
 @pytest.mark.parametrize("status", REPORTS)
 async def test_readiness_is_text_with_its_status(status):
-    answer = await asked("/readyz", status=status)
+    answer = await fetch("/readyz", status=status)
     assert (answer[0], answer[1][b"content-type"], answer[2].decode()) == (status, b"text/plain; charset=utf-8", REPORTS[status].as_text())
     assert answer[1][b"cache-control"] == b"no-store"
 
@@ -48,24 +48,24 @@ async def test_readiness_is_text_with_its_status(status):
         (b"format=%ff", b"\xff", False),
     ],
 )
-async def test_readiness_is_json_for_who_wants_it(query, accept, is_json):
-    status, headers, body = await asked("/readyz", query=query, accept=accept)
+async def test_readiness_is_json_if_accepted(query, accept, is_json):
+    status, headers, body = await fetch("/readyz", query=query, accept=accept)
     assert status == 200
     assert (headers[b"content-type"] == b"application/json") is is_json
     assert (body.startswith(b"{") and bool(json.loads(body))) is is_json
 
 
-async def test_alive_is_who_answers():
-    assert (await asked("/livez", status=503))[::2] == (200, b"OK\n")
+async def test_responding_process_is_alive():
+    assert (await fetch("/livez", status=503))[::2] == (200, b"OK\n")
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/readyz", "/livez"])
 async def test_nothing_is_to_be_posted(path):
-    status, headers, _ = await asked(path, method="POST")
+    status, headers, _ = await fetch(path, method="POST")
     assert (status, headers[b"allow"]) == (405, b"GET, HEAD")
-    assert (await asked(path, method="HEAD"))[0] == 200
+    assert (await fetch(path, method="HEAD"))[0] == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics/", "/readyz/", "/ping", "/.gate/readyz"])
 async def test_there_is_nothing_else(path):
-    assert (await asked(path))[0] == 404
+    assert (await fetch(path))[0] == 404

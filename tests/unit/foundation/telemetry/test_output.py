@@ -53,7 +53,7 @@ def test_lines_keep_their_order(pipe: Pipe) -> None:
 
 
 @pytest.mark.parametrize(("bounds", "line"), [({"max_lines": 100}, "x" * 1000), ({"max_bytes": 100_000}, "x" * 1000)])
-def test_nobody_waits_for_a_reader_that_pauses(pipe: Pipe, bounds: dict[str, int], line: str) -> None:
+def test_paused_reader_blocks_no_writer(pipe: Pipe, bounds: dict[str, int], line: str) -> None:
     output, before = NonBlockingOutput(pipe.writer, drop_notice=drop_notice, **bounds), dropped()
     for number in range(1000):
         output.write(f"{number} {line}\n")
@@ -68,7 +68,7 @@ def test_nobody_waits_for_a_reader_that_pauses(pipe: Pipe, bounds: dict[str, int
     assert pipe.read("again\n") == "again\n"
 
 
-def test_what_was_lost_is_told_where_it_is_missing(pipe: Pipe) -> None:
+def test_lost_lines_are_reported_where_they_are_missing(pipe: Pipe) -> None:
     output = NonBlockingOutput(pipe.writer, drop_notice=drop_notice, max_lines=10)
     for number in range(300):  # ten of them are more than the pipe takes
         output.write(f"{number} {'x' * 20_000}\n")
@@ -85,7 +85,7 @@ def test_what_was_lost_is_told_where_it_is_missing(pipe: Pipe) -> None:
     assert all(line in ("after", "end") or "dropped)" in line for line in lines[at + 1 :])
 
 
-def test_a_pipe_that_nobody_will_read_stops_nobody() -> None:
+def test_pipe_without_reader_blocks_no_writer() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     output, before = NonBlockingOutput(writer, drop_notice=drop_notice), dropped()
@@ -113,7 +113,7 @@ SPEAK = "import sys, logging\nfrom foundation.telemetry.output import install_no
 
 
 @pytest.mark.parametrize(
-    ("last", "said", "status"),
+    ("last", "written", "status"),
     [
         ("sys.exit('not started: why')", "not started: why", 1),
         ("raise ValueError('a defect')", "ValueError: a defect", 1),
@@ -122,15 +122,15 @@ SPEAK = "import sys, logging\nfrom foundation.telemetry.output import install_no
         ("import threading; threading.Thread(target=lambda: 1 / 0).start()", "ZeroDivisionError", 0),
     ],
 )
-def test_last_words_are_heard(last: str, said: str, status: int) -> None:
+def test_final_output_is_written(last: str, written: str, status: int) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", SPEAK + last], capture_output=True, text=True, cwd=ROOT, env=clean_environment(), timeout=60, check=False
     )
     assert ended.returncode == status
-    assert said in ended.stdout + ended.stderr
+    assert written in ended.stdout + ended.stderr
 
 
-def test_who_is_not_heard_ends_all_the_same() -> None:
+def test_unread_process_exits_anyway() -> None:
     """Neither is read."""
     many = "for _ in range(1000): print('x' * 1000); print('x' * 1000, file=sys.stderr)\n"
     pipes = [os.pipe(), os.pipe()]

@@ -66,11 +66,11 @@ def test_the_grounds_are_those_of_the_stylesheet() -> None:
         backgrounds("")
 
 
-def test_nobody_is_led_to_a_contact_that_there_is_not() -> None:
+def test_page_without_contact_links_to_none() -> None:
     assert EMPTY_SITE_INFO.help_links("app.example.com", "id1") == ()
 
 
-def test_a_mail_says_what_it_is_about_and_a_page_is_opened_as_it_is() -> None:
+def test_mail_has_a_subject_and_page_link_is_unchanged() -> None:
     ((_, mail),) = SiteInfo("mailto:help@corp.com").help_links("app.example.com:8443", "id1")
     assert mail == "mailto:help@corp.com?subject=Help%20with%20app.example.com%3A8443%2C%20request%20id1"
     ((_, page),) = SiteInfo("https://help.corp.com/new?a=b").help_links("app.example.com", "id1")

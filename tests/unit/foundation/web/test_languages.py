@@ -15,7 +15,7 @@ from foundation.web.pages import ERROR_TITLES, error_response
 
 
 @pytest.mark.parametrize(
-    ("language", "said"),
+    ("language", "text"),
     [
         ("de", "Sie haben keinen Zugriff"),
         ("fr", "Vous n\u2019avez pas acc\u00e8s"),
@@ -24,10 +24,10 @@ from foundation.web.pages import ERROR_TITLES, error_response
         ("tlh", "You don't have access"),
     ],
 )
-def test_an_error_page_is_in_its_readers_language(language: str, said: str) -> None:
-    assert translate(ERROR_TITLES[403], language) == said
+def test_an_error_page_is_in_its_readers_language(language: str, text: str) -> None:
+    assert translate(ERROR_TITLES[403], language) == text
     _, body = error_response(403, "x", "id", "text/html", language=language)
-    assert said.replace("'", "&#39;") in body.decode()
+    assert text.replace("'", "&#39;") in body.decode()
     assert f'<html lang="{language}">' in body.decode()
 
 
@@ -116,7 +116,7 @@ def test_the_client_gets_the_form_it_likes_best(accept: str, kind: str) -> None:
         ("d\u00e9,\x00de,../de", "en"),
     ],
 )
-def test_a_reader_gets_the_language_wanted_most_of_those_there_are(accept_language: str, language: str) -> None:
+def test_reader_gets_the_available_language_with_highest_preference(accept_language: str, language: str) -> None:
     assert preferred_language(accept_language) == language
 
 

@@ -11,7 +11,7 @@ def german(text: str) -> str:
     return GERMAN.get(text, text)
 
 
-def test_a_message_is_english_to_whoever_does_not_ask() -> None:
+def test_message_is_english_without_accept_language() -> None:
     message = Message("no %(what)s", what=Message("tea"))
     assert message == "no tea"
     assert json.dumps([message]) == '["no tea"]'

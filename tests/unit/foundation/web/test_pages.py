@@ -52,7 +52,7 @@ def test_a_page_has_the_brand_of_the_configuration_in_force() -> None:
     assert "<img" not in own
 
 
-def test_a_script_runs_only_where_times_are_shown_and_only_this_one() -> None:
+def test_only_the_time_script_runs_where_times_are_displayed() -> None:
     context = {"person": "p", "shown": "s", "sent": "t", "target": "/", "field": "f", "id": "i"}
     assert b"<script" not in pages.render("kept_form.html", **context)
     assert "script-src" not in dict(pages.security_headers())["Content-Security-Policy"]
@@ -70,7 +70,7 @@ def test_every_page_is_guarded_against_framing_sniffing_and_caching() -> None:
     assert headers["Cache-Control"] == "no-store"
 
 
-def test_a_page_whose_form_may_end_at_the_provider_has_no_form_action() -> None:
+def test_page_with_form_leading_to_provider_has_no_form_action() -> None:
     assert "form-action 'self'" in dict(pages.security_headers())["Content-Security-Policy"]
     assert "form-action" not in dict(pages.security_headers(""))["Content-Security-Policy"]
 

@@ -27,9 +27,9 @@ def test_what_is_below_the_api_is_for_programs(path: str, expected: bool) -> Non
     assert is_api_path(path) is expected
 
 
-def test_a_problem_says_what_and_under_which_number() -> None:
-    said = json.loads(problem_document(403, "no", "ab", permission="routes:read"))
-    assert said == {
+def test_problem_has_description_and_status() -> None:
+    document = json.loads(problem_document(403, "no", "ab", permission="routes:read"))
+    assert document == {
         "type": "about:blank",
         "title": "Forbidden",
         "status": 403,
@@ -39,13 +39,13 @@ def test_a_problem_says_what_and_under_which_number() -> None:
     }
 
 
-def test_who_accepts_problems_gets_one_everywhere() -> None:
+def test_client_accepting_problem_details_gets_them_everywhere() -> None:
     kind, body = error_response(404, "not here", "ab", "application/problem+json")
     assert (kind, json.loads(body)["detail"]) == (PROBLEM, "not here")
     assert error_response(404, "not here", "ab", "application/json")[0] == "application/json"
 
 
-def test_statuses_of_nobody_have_words_as_well() -> None:
+def test_unassigned_statuses_have_texts_too() -> None:
     assert (reason_phrase(404), reason_phrase(495), reason_phrase(799)) == ("Not Found", "Client Certificate Required", "Error")
 
 
@@ -54,7 +54,7 @@ CONTACT = (("Get help", "mailto:help@corp.com"),)
 
 @pytest.mark.parametrize("accept", ["text/html", "text/plain"])
 @pytest.mark.parametrize("status", [*(each for each in HTTPStatus if each >= 400), 495])
-def test_no_error_is_a_dead_end_whoever_forgets_what_to_do_next(status: int, accept: str) -> None:
+def test_every_error_page_has_a_default_next_step(status: int, accept: str) -> None:
     for help_links in ((), CONTACT):
         page = error_response(status, "Because.", "id1", accept, help_links=help_links)[1].decode()
         assert next_steps(page) == [default_advice(status)]

@@ -58,7 +58,7 @@ def test_every_response_has_our_headers() -> None:
         (responses.csrf_failure(request_with(""), reason="secret"), 403),
     ],
 )
-def test_what_fails_in_django_says_the_request_id_and_nothing_of_the_cause(answer: HttpResponse, status: int) -> None:
+def test_django_failure_displays_request_id_and_no_cause(answer: HttpResponse, status: int) -> None:
     assert answer.status_code == status
     assert answer.headers["X-Request-Id"] == "id1"
     assert b"secret" not in answer.content

@@ -23,7 +23,7 @@ from foundation.web.times import FORMS, TimeForm, time_element
         ("Pacific/Kiritimati", "day", "15 Jan 2027 +14"),
     ],
 )
-def test_a_time_names_its_zone_and_says_the_moment_in_utc(zone: str, form: TimeForm, written: str) -> None:
+def test_time_has_zone_and_utc_value(zone: str, form: TimeForm, written: str) -> None:
     known = datetime(2027, 1, 15, 8, tzinfo=UTC)
     for same in (known, known.timestamp(), datetime(2027, 1, 15, 17, tzinfo=timezone(timedelta(hours=9)))):
         with override(zone):

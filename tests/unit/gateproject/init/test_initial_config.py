@@ -24,7 +24,7 @@ from .test_questions import ANSWERS
         {"client_secret": "#: 'x\" - é", "upstream": "https://10.0.0.5"},
     ],
 )
-def test_it_has_no_problems_and_says_what_was_answered(tmp_path: Path, changed: dict[str, str]) -> None:
+def test_file_has_no_problems_and_contains_the_answers(tmp_path: Path, changed: dict[str, str]) -> None:
     answers = ANSWERS | changed
     text = configuration(answers, generate_secrets())
     checked = check_content(text.encode(), ".yaml", {}, tmp_path, ALL_CONFIG_CHECKS)
@@ -52,7 +52,7 @@ def test_a_part_of_the_answers_gives_a_part_of_the_configuration() -> None:
     assert "policy" not in yaml.safe_load(configuration({"domain": "example.com"}, generate_secrets()))
 
 
-def test_the_file_is_for_its_owner_and_never_written_twice(tmp_path: Path) -> None:
+def test_file_is_private_and_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     write_new(path, "first")
     assert path.stat().st_mode & 0o777 == 0o600

@@ -18,16 +18,16 @@ def options(directory: Path, port: int, **settings: str) -> Options:
     return make_options(directory, **{**own, **settings})
 
 
-def notes(given: Options) -> list[str]:
-    return list(preflight.notes(given, page))
+def notes(checked: Options) -> list[str]:
+    return list(preflight.notes(checked, page))
 
 
-def test_where_all_is_well_nothing_is_said(tmp_path: Path) -> None:
+def test_healthy_configuration_prints_nothing(tmp_path: Path) -> None:
     assert notes(options(tmp_path, free_port())) == []
 
 
 @pytest.mark.parametrize("setting", ["address", "http_redirect_addr", "metrics_address", "grpc_address"])
-def test_a_taken_port_is_told_with_how_to_find_who_has_it(tmp_path: Path, setting: str) -> None:
+def test_port_in_use_is_reported_with_command_to_find_process(tmp_path: Path, setting: str) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as taken:
         threading.Thread(target=taken.serve_forever, daemon=True).start()
         port = taken.server_port
@@ -61,7 +61,7 @@ def test_ports_of_a_gate_that_runs_with_this_configuration_are_no_trouble(tmp_pa
     assert "`gate status`" in note
 
 
-def test_another_trouble_has_its_own_words(tmp_path: Path) -> None:
+def test_other_errors_have_their_own_message(tmp_path: Path) -> None:
     elsewhere = options(tmp_path, 0, address="192.0.2.1:8443")
     (note,) = notes(elsewhere)
     assert note.startswith("address: can't listen on 192.0.2.1:8443: cannot assign requested address")

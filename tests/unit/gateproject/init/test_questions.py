@@ -42,7 +42,7 @@ def test_settings_follow_from_answers(changed: dict[str, str], settings: dict[st
 
 
 @pytest.mark.parametrize(
-    ("who", "rules"),
+    ("answer", "rules"),
     [
         ("everyone", {"allow_any_authenticated_user": True}),
         (
@@ -51,13 +51,13 @@ def test_settings_follow_from_answers(changed: dict[str, str], settings: dict[st
         ),
     ],
 )
-def test_who_may_enter(who: str, rules: dict[str, object]) -> None:
-    (route,) = build_settings(ANSWERS | {"who": who})["policy"]
+def test_access_policy(answer: str, rules: dict[str, object]) -> None:
+    (route,) = build_settings(ANSWERS | {"who": answer})["policy"]
     assert route == {"from": "https://app.example.com", "to": "http://10.0.0.5:8080"} | rules
 
 
 @pytest.mark.parametrize(
-    ("changed", "words"),
+    ("changed", "message"),
     [
         ({"who": "bob"}, "'bob' is neither"),
         ({"who": "everyone, @example.com"}, "cannot be combined with"),
@@ -68,12 +68,12 @@ def test_who_may_enter(who: str, rules: dict[str, object]) -> None:
         ({"certificates": "files", "certificate_files": "a.pem"}, "two files"),
     ],
 )
-def test_what_no_setting_can_be_made_of_is_told(changed: dict[str, str], words: str) -> None:
-    with pytest.raises(InvalidAnswer, match=words):
+def test_unconvertible_value_is_reported(changed: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidAnswer, match=message):
         build_settings(ANSWERS | changed)
 
 
-def test_what_is_not_asked_in_this_case_does_not_count() -> None:
+def test_unused_answers_do_not_count() -> None:
     assert "idp_provider_url" not in build_settings(ANSWERS | {"provider": "google"})
     assert "certificate_file" not in build_settings(ANSWERS | {"certificate_files": "a.pem, b.pem"})
 
@@ -86,7 +86,7 @@ def test_what_is_not_asked_in_this_case_does_not_count() -> None:
         ({"certificates": "balancer", "address": ":8000"}, "https://authenticate.example.com", ":8000"),
     ],
 )
-def test_defaults_say_the_port_that_browsers_write(changed: dict[str, str], sign_in: str, address: str) -> None:
+def test_defaults_include_the_browser_port(changed: dict[str, str], sign_in: str, address: str) -> None:
     by_key = {question.key: question for question in QUESTIONS}
     assert by_key["sign_in_url"].default(ANSWERS | changed) == sign_in
     assert by_key["address"].default(ANSWERS | changed) == address

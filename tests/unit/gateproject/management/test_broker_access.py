@@ -18,7 +18,7 @@ from tests.support.options import make_options
 from tests.support.rpc import loopback_url
 
 
-async def test_the_memory_of_the_running_gate_is_asked_by_grpc(tmp_path: Path) -> None:
+async def test_in_memory_store_of_running_gate_is_queried_by_grpc(tmp_path: Path) -> None:
     options = make_options(tmp_path)
     store = MemoryStore()
     server = RpcServer(options, SharedSecret(options.shared_secret))
@@ -34,14 +34,14 @@ async def test_the_memory_of_the_running_gate_is_asked_by_grpc(tmp_path: Path) -
     assert await store.get(SERVICE_ACCOUNT, "ci") is not None
 
 
-async def test_a_gate_that_does_not_run_is_an_error_that_says_so(tmp_path: Path) -> None:
+async def test_stopped_gate_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(BrokerError, match="Start gate first") as refused:
         async with open_broker(make_options(tmp_path, grpc_address=f"127.0.0.1:{free_port()}")):
             raise AssertionError("nothing was opened")
     assert "refused the connection" in str(refused.value)
 
 
-async def test_a_memory_that_nobody_can_ask_is_an_error_that_says_so(tmp_path: Path) -> None:
+async def test_unreachable_memory_store_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(BrokerError, match="grpc_address"):
         async with open_broker(make_options(tmp_path, grpc_address="")):
             raise AssertionError("nothing was opened")

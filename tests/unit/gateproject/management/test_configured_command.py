@@ -12,7 +12,7 @@ CONFIGURED = ("rungate", "syncdirectory", "serviceaccount", "reseal", "explainac
 
 
 @pytest.mark.parametrize("name", CONFIGURED)
-def test_it_says_which_configuration_it_takes(name: str) -> None:
+def test_reports_configuration_in_use(name: str) -> None:
     command = load_command_class(get_commands()[name], name)
     assert isinstance(command, ConfiguredCommand)
     help_text = " ".join(command.create_parser("manage.py", name).format_help().split())

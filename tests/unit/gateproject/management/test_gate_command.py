@@ -9,11 +9,11 @@ from gateproject.management.gate_command import command_name
 def test_the_help_has_the_options_of_the_command_and_none_of_django(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         Command().run_from_argv(["/usr/bin/gate", "checkconfig", "--help"])
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert ended.value.code == 0
-    assert told.startswith("usage: gate check [-h]")
-    assert all(option in told for option in ("-config", "--format", "--online", "--strict"))
-    assert not any(option in told for option in ("--settings", "--pythonpath", "--traceback", "--verbosity", "--version", "color"))
+    assert output.startswith("usage: gate check [-h]")
+    assert all(option in output for option in ("-config", "--format", "--online", "--strict"))
+    assert not any(option in output for option in ("--settings", "--pythonpath", "--traceback", "--verbosity", "--version", "color"))
 
 
 @pytest.mark.parametrize(

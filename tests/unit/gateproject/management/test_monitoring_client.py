@@ -8,12 +8,12 @@ from django.core.management.base import CommandError
 from gateproject.management.monitoring_client import metrics_address
 
 
-def test_the_environment_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_configuration_from_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("METRICS_ADDRESS", "127.0.0.1:9999")
     assert metrics_address() == "127.0.0.1:9999"
 
 
-def test_without_one_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_configuration_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("METRICS_ADDRESS", raising=False)
     monkeypatch.delenv("GATE_CONFIG", raising=False)
     monkeypatch.chdir(tmp_path)

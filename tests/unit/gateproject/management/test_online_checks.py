@@ -13,9 +13,9 @@ from gateproject.management import online_checks
 from tests.support.certs import certificate_files
 from tests.support.children import free_port
 from tests.support.fake_idp import ABSENT, CLIENT_ID, CLIENT_SECRET, DISCOVERY, Answer, FakeIdP
+from tests.support.faulty_servers import plain_http, server, tls
 from tests.support.options import make_options
 from tests.support.several_providers import WITHOUT, entry
-from tests.support.troubled_servers import plain_http, server, tls
 
 TOKEN = "/token"
 
@@ -34,49 +34,49 @@ def options(directory: Path, idp: FakeIdP, **more: Any) -> Options:
 
 async def test_a_provider_that_answers_and_takes_the_client_is_no_finding(tmp_path: Path, idp: FakeIdP) -> None:
     assert await online_checks.findings(options(tmp_path, idp)) == []
-    asked = next(request for request in idp.requests if request.method == "POST")
-    assert asked.form["grant_type"] == "authorization_code"
-    assert asked.form["redirect_uri"].endswith("/oauth2/callback")
+    token_request = next(request for request in idp.requests if request.method == "POST")
+    assert token_request.form["grant_type"] == "authorization_code"
+    assert token_request.form["redirect_uri"].endswith("/oauth2/callback")
 
 
-WRONG_SECRET, NO_FLOW, REGISTER = "client secret is wrong", "Allow the authorization code flow", "Register this redirect URI"
+INVALID_SECRET, NO_FLOW, REGISTER = "client secret is wrong", "Allow the authorization code flow", "Register this redirect URI"
 KEYCLOAK = "Invalid client or Invalid client credentials"
 
 
 @pytest.mark.parametrize(
-    ("error", "description", "status", "key", "words"),
+    ("error", "description", "status", "key", "message"),
     [
-        ("invalid_client", "", 401, "idp_client_secret", WRONG_SECRET),
+        ("invalid_client", "", 401, "idp_client_secret", INVALID_SECRET),
         ("invalid_client", "Bad client", 400, "idp_client_secret", "with status 400: invalid_client (Bad client). The client id"),
-        ("incorrect_client_credentials", "", 200, "idp_client_secret", WRONG_SECRET),
-        ("unauthorized_client", KEYCLOAK, 401, "idp_client_secret", WRONG_SECRET),
-        ("unauthorized_client", KEYCLOAK, 400, "idp_client_secret", WRONG_SECRET),
+        ("incorrect_client_credentials", "", 200, "idp_client_secret", INVALID_SECRET),
+        ("unauthorized_client", KEYCLOAK, 401, "idp_client_secret", INVALID_SECRET),
+        ("unauthorized_client", KEYCLOAK, 400, "idp_client_secret", INVALID_SECRET),
         ("unauthorized_client", KEYCLOAK, 401, "idp_client_secret", KEYCLOAK),
-        ("unauthorized_client", "", 401, "idp_client_secret", WRONG_SECRET),
+        ("unauthorized_client", "", 401, "idp_client_secret", INVALID_SECRET),
         ("unauthorized_client", "Client not allowed for direct access grants", 400, "idp_client_id", NO_FLOW),
         ("redirect_uri_mismatch", "", 400, "idp_client_id", REGISTER),
         ("", "", 502, "idp_provider", "status 502"),
     ],
 )
-async def test_a_client_that_the_provider_does_not_take_is_told(
-    tmp_path: Path, idp: FakeIdP, error: str, description: str, status: int, key: str, words: str
+async def test_client_rejected_by_provider_is_reported(
+    tmp_path: Path, idp: FakeIdP, error: str, description: str, status: int, key: str, message: str
 ) -> None:
     idp.bend.answers[TOKEN] = Answer.json({"error": error, "error_description": description} if error else {}, status)
     (found,) = await online_checks.findings(options(tmp_path, idp))
     assert found[0] == (key,)
-    assert words in found[1]
+    assert message in found[1]
     assert CLIENT_SECRET not in found[1]
 
 
 @pytest.mark.parametrize(
-    ("error", "description", "status", "key", "words"),
+    ("error", "description", "status", "key", "message"),
     [
         (
             "invalid_request",
             "Authentication failed.",
             401,
             "idp_client_secret",
-            f"(Authentication failed.). The client id or {WRONG_SECRET}",
+            f"(Authentication failed.). The client id or {INVALID_SECRET}",
         ),
         (
             "invalid_request",
@@ -90,7 +90,7 @@ async def test_a_client_that_the_provider_does_not_take_is_told(
     ],
 )
 async def test_a_sign_in_is_pushed_where_the_provider_takes_that(
-    tmp_path: Path, idp: FakeIdP, error: str, description: str, status: int, key: str, words: str
+    tmp_path: Path, idp: FakeIdP, error: str, description: str, status: int, key: str, message: str
 ) -> None:
     idp.bend.discovery = {"pushed_authorization_request_endpoint": f"{idp.issuer}/par"}
     idp.bend.answers["/par"] = Answer.json({"request_uri": "urn:x", "expires_in": 60}, 201)
@@ -100,7 +100,7 @@ async def test_a_sign_in_is_pushed_where_the_provider_takes_that(
     idp.bend.answers["/par"] = Answer.json({"error": error, "error_description": f"{description}\x00{CLIENT_SECRET}"}, status)
     (found,) = await online_checks.findings(options(tmp_path, idp))
     assert found[0] == (key,)
-    assert words.replace(")", " ***)", 1) in found[1] or words in found[1]
+    assert message.replace(")", " ***)", 1) in found[1] or message in found[1]
     assert CLIENT_SECRET not in found[1]
 
 
@@ -108,13 +108,13 @@ async def test_a_sign_in_is_pushed_where_the_provider_takes_that(
     ("error", "status"),
     [("invalid_grant", 400), ("invalid_grant", 403), ("bad_verification_code", 200), ("invalid_request", 400)],
 )
-async def test_any_other_refusal_says_nothing_of_the_client(tmp_path: Path, idp: FakeIdP, error: str, status: int) -> None:
+async def test_other_errors_do_not_blame_the_client(tmp_path: Path, idp: FakeIdP, error: str, status: int) -> None:
     idp.bend.answers[TOKEN] = Answer.json({"error": error}, status)
     assert await online_checks.findings(options(tmp_path, idp)) == []
 
 
 @pytest.mark.parametrize(
-    ("bent", "words"),
+    ("bent", "message"),
     [
         ({"issuer": "https://evil.example"}, "issuer is 'https://evil.example'"),
         ({"token_endpoint": None}, "token_endpoint is missing"),
@@ -122,11 +122,11 @@ async def test_any_other_refusal_says_nothing_of_the_client(tmp_path: Path, idp:
         ({"id_token_signing_alg_values_supported": ["HS256"]}, "ID tokens"),
     ],
 )
-async def test_what_a_sign_in_would_refuse_is_told(tmp_path: Path, idp: FakeIdP, bent: dict[str, Any], words: str) -> None:
+async def test_sign_in_failures_are_reported(tmp_path: Path, idp: FakeIdP, bent: dict[str, Any], message: str) -> None:
     idp.bend.discovery = bent
     (found,) = await online_checks.findings(options(tmp_path, idp))
     assert found[0] == ("idp_provider_url",)
-    assert words in found[1]
+    assert message in found[1]
 
 
 @pytest.mark.parametrize("key", ["userinfo_endpoint", "revocation_endpoint", "pushed_authorization_request_endpoint"])
@@ -143,25 +143,25 @@ async def test_an_endpoint_that_gate_will_not_request_is_reported(
 
 
 @pytest.mark.parametrize("path", [DISCOVERY, "/jwks"])
-async def test_a_document_that_is_not_there_is_told(tmp_path: Path, idp: FakeIdP, path: str) -> None:
+async def test_missing_document_is_reported(tmp_path: Path, idp: FakeIdP, path: str) -> None:
     idp.bend.answers[path] = Answer(404)
     (found,) = await online_checks.findings(options(tmp_path, idp))
     assert found[0] == ("idp_provider_url",)
     assert "404" in found[1]
 
 
-async def test_a_provider_without_a_key_is_told(tmp_path: Path, idp: FakeIdP) -> None:
+async def test_provider_without_key_is_reported(tmp_path: Path, idp: FakeIdP) -> None:
     idp.bend.answers["/jwks"] = Answer.json({"keys": []})
     (found,) = await online_checks.findings(options(tmp_path, idp))
     assert "no key" in found[1]
 
 
-def test_a_configuration_that_is_wrong_otherwise_is_not_asked_about() -> None:
+def test_otherwise_invalid_configuration_is_not_checked() -> None:
     assert list(online_checks.answers(object())) == []
 
 
 @pytest.mark.parametrize(
-    ("setting", "key", "words"),
+    ("setting", "key", "expected"),
     [
         ({"idp_provider_url": "https://127.0.0.1:{refusing}"}, "idp_provider_url", "refused the connection"),
         ({"idp_provider_url": "https://127.0.0.1:{plain}"}, "idp_provider_url", "not speak TLS"),
@@ -185,7 +185,7 @@ def test_a_configuration_that_is_wrong_otherwise_is_not_asked_about() -> None:
         ),
     ],
 )
-async def test_what_gate_stands_on_has_its_words_too(tmp_path: Path, idp: FakeIdP, setting: dict[str, str], key: str, words: str) -> None:
+async def test_framework_texts_are_translated_too(tmp_path: Path, idp: FakeIdP, setting: dict[str, str], key: str, expected: str) -> None:
     with server(plain_http) as plain, server(tls(certificate_files(tmp_path, "idp.localhost"))) as secure:
         ports = {"refusing": free_port(), "plain": plain, "tls": secure}
         settings = (
@@ -194,7 +194,7 @@ async def test_what_gate_stands_on_has_its_words_too(tmp_path: Path, idp: FakeId
         settings |= {"authorize_service_url": f"http://127.0.0.1:{plain}"} if key == "databroker_service_url" else {}
         settings |= {name: value.format(**ports) for name, value in setting.items()}
         found = {format_key_path(place): message for place, message, *_ in await online_checks.findings(options(tmp_path, idp, **settings))}
-    assert words in found[key]
+    assert expected in found[key]
     assert "secret-word" not in str(found)
 
 
@@ -207,7 +207,7 @@ async def test_what_gate_stands_on_has_its_words_too(tmp_path: Path, idp: FakeId
         ({"trust_email": True}, ["sub", "email"], False),
     ],
 )
-async def test_a_link_to_a_provider_that_never_says_what_is_verified_is_a_warning(
+async def test_link_to_provider_without_verification_claim_is_a_warning(
     tmp_path: Path, idp: FakeIdP, keys: dict[str, Any], listed: Any, warns: bool
 ) -> None:
     link: dict[str, Any] = {"link_by": "verified_email", "domains": ["shared.example"]}

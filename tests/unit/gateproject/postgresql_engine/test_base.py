@@ -54,12 +54,12 @@ def server() -> Iterator[Server]:
     server.close()
 
 
-@pytest.mark.parametrize(("longest_wait", "until"), [(0.05, inf), (inf, 0.05), (30.0, 0.05), (30.0, -1.0)])
+@pytest.mark.parametrize(("max_wait_seconds", "until"), [(0.05, inf), (inf, 0.05), (30.0, 0.05), (30.0, -1.0)])
 def test_an_answer_that_does_not_come_in_time_is_an_error_and_the_end_of_the_connection(
-    server: Server, longest_wait: float, until: float
+    server: Server, max_wait_seconds: float, until: float
 ) -> None:
     with server.connect() as connection:
-        connection.max_wait_seconds, connection.until = longest_wait, time.monotonic() + until
+        connection.max_wait_seconds, connection.until = max_wait_seconds, time.monotonic() + until
         with pytest.raises(psycopg.OperationalError, match="in time"):
             connection.execute("SET a = 1")
         assert connection.closed
@@ -75,7 +75,7 @@ def test_one_that_comes_in_time_is_taken(server: Server) -> None:
         assert connection.execute("SET a = 1").statusmessage == "SET"
 
 
-def test_another_error_is_told_as_it_is_and_is_no_end(server: Server) -> None:
+def test_other_errors_are_reported_unchanged_and_not_fatal(server: Server) -> None:
     server.answer()
     with server.connect() as connection:
         with pytest.raises(psycopg.ProgrammingError):

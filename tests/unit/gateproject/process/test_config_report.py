@@ -95,7 +95,7 @@ def test_text_has_place_severity_key_and_message() -> None:
     ]
 
 
-def test_who_names_no_file_is_told_that_none_was_read() -> None:
+def test_missing_file_argument_is_reported() -> None:
     assert re.search("3 errors, 1 warning; .*--config FILE$", as_text(replace(REPORT, path=None)))
 
 
@@ -107,7 +107,7 @@ def test_only_colours_differ_on_a_terminal() -> None:
     assert coloured == as_text(REPORT)
 
 
-def test_what_is_right_says_how_much_of_it_there_is() -> None:
+def test_valid_configuration_reports_its_size() -> None:
     right = ConfigReport(None, Path("/"), (), (), routes=1, policy_tests=2)
     assert as_text(right) == "The configuration has no problems: 1 route, 2 policy tests passed."
 

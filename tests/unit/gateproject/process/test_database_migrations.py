@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.children import Child, clean_environment
+from tests.support.fork_server import python
 from tests.support.options import make_options
-from tests.support.prepared import python
 
 PREPARE = """
 import django
@@ -33,8 +33,8 @@ def test_processes_that_start_together_all_find_the_tables(tmp_path: Path) -> No
         child.__exit__()
 
 
-@pytest.mark.parametrize(("name", "words"), [("0999_later", "newer release"), ("0013_release_0_2", "gate.sqlite3 away")])
-def test_a_database_of_another_release_is_left_as_it_is(tmp_path: Path, name: str, words: str) -> None:
+@pytest.mark.parametrize(("name", "message"), [("0999_later", "newer release"), ("0013_release_0_2", "gate.sqlite3 away")])
+def test_a_database_of_another_release_is_left_as_it_is(tmp_path: Path, name: str, message: str) -> None:
     with prepare(tmp_path) as child:
         assert child.process.wait(60) == 0, child.output
     with closing(sqlite3.connect(tmp_path / "data" / "gate.sqlite3")) as database, database:
@@ -42,7 +42,7 @@ def test_a_database_of_another_release_is_left_as_it_is(tmp_path: Path, name: st
         database.execute("INSERT INTO django_migrations (app, name, applied) VALUES ('gone', '0001_initial', '2020-01-01')")
     with prepare(tmp_path) as child:
         assert child.process.wait(60) != 0
-        assert words in child.wait_for_line(f"databroker {name}")
+        assert message in child.wait_for_line(f"databroker {name}")
 
 
 def test_a_file_that_is_no_database_is_named_by_its_setting(tmp_path: Path) -> None:

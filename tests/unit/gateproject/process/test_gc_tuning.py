@@ -44,7 +44,7 @@ def test_the_collector_waits_and_never_looks_at_what_was_made() -> None:
     assert gc.get_freeze_count() > frozen + len(made)
 
 
-def test_what_was_not_made_is_not_kept() -> None:
+def test_unbuilt_parts_are_not_retained() -> None:
     frozen = gc.get_freeze_count()
     with pytest.raises(ValueError, match="broken"), background_build():
         raise ValueError("broken")
@@ -84,8 +84,8 @@ def test_what_a_configuration_became_goes_without_the_collector(tmp_path: Path) 
 def test_rules_of_every_kind_go_without_the_collector() -> None:
     cases = Cases(1)
     routes = [make_route(**cases.route()) for _ in range(300)]
-    asked = {comparison.criterion for route in routes for comparison in iter_comparisons(route.blocks)}
-    assert asked == FACTORIES.keys() - {"provider", "other_provider", "redirect", "sign_in_age", "trusted_certificate"}
+    criteria = {comparison.criterion for route in routes for comparison in iter_comparisons(route.blocks)}
+    assert criteria == FACTORIES.keys() - {"provider", "other_provider", "redirect", "sign_in_age", "trusted_certificate"}
 
     def compile_all() -> None:
         for compiled in RouteTable.build(routes, client_ca=b"authority").routes():

@@ -40,7 +40,7 @@ async def test_no_room_is_made_where_our_own_listener_is_not_in_the_way(tmp_path
             await MetricsListener(PAGES).rebind(make_options(tmp_path, metrics_address=f"127.0.0.1:{port}"))
 
 
-async def test_under_a_server_that_is_not_ours_no_port_is_taken_whatever_is_reloaded(tmp_path: Path) -> None:
+async def test_reload_binds_no_port_under_a_foreign_server(tmp_path: Path) -> None:
     listener, options = MetricsListener(PAGES), make_options(tmp_path, metrics_address="127.0.0.1:0")
     listener.is_on = False
     assert listener.take(options) is None

@@ -12,20 +12,20 @@ from gateproject.process.restart_only import keep_restart_only_values
 from tests.support.options import make_options
 
 
-async def test_a_part_that_fails_keeps_no_other_from_hearing_and_is_told_of() -> None:
-    heard, reload = [], Reload()
+async def test_failing_part_blocks_no_other_and_is_reported() -> None:
+    received, reload = [], Reload()
 
     def fails() -> None:
         raise OSError("no port")
 
-    async def hears() -> None:
-        heard.append("slow")
+    async def receive() -> None:
+        received.append("slow")
 
     with capture_logs() as logs:
-        await reload.apply("quick", lambda: heard.append("quick"))
+        await reload.apply("quick", lambda: received.append("quick"))
         await reload.apply("broken", fails)
-        await reload.apply("slow", hears)
-    assert heard == ["quick", "slow"]
+        await reload.apply("slow", receive)
+    assert received == ["quick", "slow"]
     assert [problem.key for problem in reload.problems] == ["broken"]
     assert "OSError: no port" in reload.problems[0].message
     assert [(line["event"], line["part"]) for line in logs] == [("configuration reload incomplete", "broken")]
@@ -85,7 +85,7 @@ def test_what_waits_for_a_restart_is_no_change_yet_and_keeps_its_place(life: Lif
     assert life.reload(cookie_expire="1h").waiting == ()
 
 
-def test_of_many_changes_the_first_are_kept_and_all_counted(life: Life) -> None:
+def test_first_of_many_changes_are_retained_and_all_counted(life: Life) -> None:
     routes = [{"from": f"https://a{index}.example.com", "to": "http://u", "allowed_groups": ["x"]} for index in range(MAX_CHANGES + 50)]
     last = life.reload(cookie_expire="1h", policy=routes).last
     assert last is not None

@@ -13,7 +13,7 @@ def test_what_needs_a_restart_is_a_setting() -> None:
     assert set(RESTART_ONLY) <= set(Options.attributes())
 
 
-def test_only_what_needs_a_restart_is_kept_back(tmp_path: Path) -> None:
+def test_only_restart_settings_are_held_back(tmp_path: Path) -> None:
     running = make_options(tmp_path)
     changed = make_options(tmp_path, address="127.0.0.1:9999", cookie_expire="1h")
     with capture_logs() as logs:

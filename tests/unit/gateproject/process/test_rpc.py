@@ -18,11 +18,11 @@ ASKS_FOR_IT = {
 
 
 @pytest.mark.parametrize("settings", ASKS_FOR_IT.values(), ids=ASKS_FOR_IT)
-def test_whoever_is_asked_or_asks_another_has_it(tmp_path, settings):
+def test_services_called_by_or_calling_others_have_it(tmp_path, settings):
     assert isinstance(create_rpc(make_options(tmp_path, **settings)), RpcServices)
 
 
-def test_who_does_neither_has_nothing_of_it(tmp_path):
+def test_services_doing_neither_lack_it(tmp_path):
     rpc = create_rpc(make_options(tmp_path, grpc_address=""))
     assert isinstance(rpc, NoRpc)
     assert (rpc.broker, rpc.authorize) == (None, None)

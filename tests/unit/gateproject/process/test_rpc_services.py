@@ -13,16 +13,16 @@ from tests.support.children import free_port
 from tests.support.options import make_options
 from tests.support.rpc import client_of, serve_broker
 
-NOBODY: Any = None
-ASKED = ExtAuthzDependencies(NOBODY, NOBODY, NOBODY, NOBODY)
+UNUSED: Any = None
+DEPENDENCIES = ExtAuthzDependencies(UNUSED, UNUSED, UNUSED, UNUSED)
 
 
-async def test_the_data_broker_is_served_where_the_address_says(tmp_path):
+async def test_data_broker_is_served_at_its_configured_address(tmp_path):
     port = free_port()
     options = make_options(tmp_path, grpc_address=f"127.0.0.1:{port}")
     services, store = RpcServices(options), MemoryStore()
     assert services.broker is None
-    services.open(store, ASKED)
+    services.open(store, DEPENDENCIES)
     await services.start()
     client = client_of(port, options)
     await client.put(SESSION, "a", {})
@@ -34,14 +34,14 @@ async def test_the_data_broker_is_served_where_the_address_says(tmp_path):
 
 async def test_without_an_address_nothing_is_served(tmp_path):
     services = RpcServices(make_options(tmp_path, grpc_address=""))
-    services.open(MemoryStore(), ASKED)
+    services.open(MemoryStore(), DEPENDENCIES)
     await services.start()
     await services.stop_serving()
 
 
-async def test_another_process_s_broker_is_used_where_it_is_named_and_offered_to_nobody(tmp_path):
-    theirs = MemoryStore()
-    server = await serve_broker(make_options(tmp_path), theirs)
+async def test_external_broker_is_used_if_named_and_not_served(tmp_path):
+    external = MemoryStore()
+    server = await serve_broker(make_options(tmp_path), external)
     port = free_port()
     options = make_options(
         tmp_path, databroker_service_url=f"http://127.0.0.1:{server.port}", grpc_address=f"127.0.0.1:{port}", grpc_client_timeout="1s"
@@ -49,8 +49,8 @@ async def test_another_process_s_broker_is_used_where_it_is_named_and_offered_to
     services = RpcServices(options)
     assert services.broker is not None
     await services.broker.put(SESSION, "a", {})
-    assert await theirs.get(SESSION, "a") is not None
-    services.open(services.broker, ASKED)
+    assert await external.get(SESSION, "a") is not None
+    services.open(services.broker, DEPENDENCIES)
     await services.start()
     client = client_of(port, options)
     with pytest.raises(BrokerError, match="unimplemented"):
@@ -65,7 +65,7 @@ async def test_a_taken_port_names_its_setting(tmp_path):
     server = await serve_broker(make_options(tmp_path), MemoryStore())
     services = RpcServices(make_options(tmp_path, grpc_address=f"127.0.0.1:{server.port}"))
     with pytest.raises(ConfigError, match="grpc_address"):
-        services.open(MemoryStore(), ASKED)
+        services.open(MemoryStore(), DEPENDENCIES)
     await server.stop()
 
 
@@ -74,7 +74,7 @@ async def test_a_new_secret_counts_without_a_restart(tmp_path):
     old = make_options(tmp_path, grpc_address=f"127.0.0.1:{port}", grpc_client_timeout="1s")
     new = make_options(tmp_path, shared_secret="A" * 43 + "=", grpc_client_timeout="1s")
     services = RpcServices(old)
-    services.open(MemoryStore(), ASKED)
+    services.open(MemoryStore(), DEPENDENCIES)
     await services.start()
     services.reload(new)
     before, after = client_of(port, old), client_of(port, new)

@@ -41,9 +41,7 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runtime:
     return Runtime(source.load(), source)
 
 
-async def test_what_is_carried_is_judged_anew_while_the_directory_still_hands_its_work_over(
-    running: Runtime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_open_streams_are_reevaluated_during_directory_handover(running: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions whose access was revoked end even while the store is slow."""
     is_handing_over = asyncio.Event()
 
@@ -194,7 +192,7 @@ AFTER = {
 
 
 @pytest.mark.parametrize("step", [*BEFORE, "envoy", "envoy, somehow"])
-async def test_what_fails_before_the_swap_changes_nothing_and_says_so(running: Runtime, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+async def test_failure_before_swap_changes_nothing_and_is_reported(running: Runtime, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     running.envoy = envoy = EnvoyOfATest(fails={"envoy": REFUSED, "envoy, somehow": OSError("gone")}.get(step))  # type: ignore[assignment]
     if step in BEFORE:
         where, name, error = BEFORE[step]
@@ -214,9 +212,7 @@ async def test_what_fails_before_the_swap_changes_nothing_and_says_so(running: R
 
 
 @pytest.mark.parametrize("part", AFTER)
-async def test_what_fails_after_the_swap_undoes_nothing_and_is_told_as_it_is(
-    running: Runtime, monkeypatch: pytest.MonkeyPatch, part: str
-) -> None:
+async def test_failure_after_swap_reverts_nothing_and_is_reported(running: Runtime, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     running.envoy = EnvoyOfATest()  # type: ignore[assignment]
     where, name = AFTER[part]
 

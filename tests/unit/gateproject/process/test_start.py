@@ -45,10 +45,10 @@ def test_a_configuration_that_was_still_being_written_starts_nothing(proxy, tmp_
     source = ConfigWatcher(path, {})
     source.load()
 
-    async def changed_meanwhile(seconds):
+    async def change_concurrently(seconds):
         path.write_bytes(path.read_bytes() + b"# and a deny\n")
 
-    monkeypatch.setattr(start.asyncio, "sleep", changed_meanwhile)
+    monkeypatch.setattr(start.asyncio, "sleep", change_concurrently)
     with override_settings(GATE_SOURCE=source), pytest.raises(ConfigError, match="changed while gate was starting"):
         prepare(proxy)
     assert not proxy.data_dir.exists()
@@ -61,15 +61,15 @@ def test_without_a_configuration_nothing_is_started(capsys):
     assert "--config FILE" in str(end.value)
 
 
-def test_who_begins_speaks_without_waiting_for_a_reader():
-    begun = "import sys\ntry:\n    import gateproject.asgi\nexcept SystemExit:\n    print(sys.stdout, sys.stderr)\n"
+def test_starting_worker_sends_without_waiting_for_a_reader():
+    script = "import sys\ntry:\n    import gateproject.asgi\nexcept SystemExit:\n    print(sys.stdout, sys.stderr)\n"
     ended = subprocess.run(
-        [sys.executable, "-c", begun], capture_output=True, text=True, cwd=ROOT, env=clean_environment(), timeout=60, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, env=clean_environment(), timeout=60, check=True
     )
     assert [part.partition(":")[0] for part in ended.stdout.split("> ")] == ["<NonBlockingOutput 1", "<NonBlockingOutput 2"]
 
 
-def test_nothing_that_only_migrations_needed_is_kept_for_ever(tmp_path, monkeypatch):
+def test_migration_only_modules_are_not_retained(tmp_path, monkeypatch):
     class ModelsOfOneMigration:
         def __init__(self) -> None:
             self.itself = self
@@ -88,7 +88,9 @@ def test_a_process_has_not_loaded_the_libraries_of_what_it_does_not_do(tmp_path)
     make_options(tmp_path, log_level="error", grpc_address="")
     # A kvstore, PostgreSQL, gRPC; ACME, Envoy, a sign-in, and regular expressions.
     needless = {"redis", "psycopg", "grpc", "google", "envoy", "acme", "proxy.envoy", "mozilla_django_oidc", "requests", "re2"}
-    begun = f"import sys, gateproject.asgi\nprint(sorted({needless} & set(sys.modules)))\n"
+    script = f"import sys, gateproject.asgi\nprint(sorted({needless} & set(sys.modules)))\n"
     environment = {**clean_environment(), "GATE_CONFIG": str(tmp_path / "config.yaml")}
-    ended = subprocess.run([sys.executable, "-c", begun], capture_output=True, text=True, cwd=ROOT, env=environment, timeout=60, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, env=environment, timeout=60, check=True
+    )
     assert ended.stdout.splitlines()[-1] == "[]"

@@ -46,7 +46,7 @@ def served(runtime: Any) -> ThirdPartyServer:
     return ThirdPartyServer(runtime, application, lambda *facts: None)
 
 
-async def asked(server: ThirdPartyServer) -> list[Message]:
+async def response_messages(server: ThirdPartyServer) -> list[Message]:
     sent: list[Message] = []
 
     async def send(message: Message) -> None:
@@ -73,9 +73,9 @@ async def test_it_begins_and_ends_with_its_server(tmp_path: Path) -> None:
     runtime = RuntimeStub(tmp_path)
     server = served(runtime)
     with capture_logs() as logs:
-        said = await lived(server, "lifespan.startup", "lifespan.shutdown")
-        assert (await asked(server))[0]["status"] == 200
-    assert [message["type"] for message in said] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+        messages = await lived(server, "lifespan.startup", "lifespan.shutdown")
+        assert (await response_messages(server))[0]["status"] == 200
+    assert [message["type"] for message in messages] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     assert runtime.calls == ["gRPC", "begin", "ready", "stop"]
     (line,) = logs
     assert "third-party ASGI server" in line["event"]
@@ -86,25 +86,25 @@ async def test_without_lifespan_it_begins_with_the_first_request(tmp_path: Path)
     server = served(runtime)
     assert runtime.calls == []
     for _ in range(2):
-        assert (await asked(server))[0]["status"] == 200
+        assert (await response_messages(server))[0]["status"] == 200
     assert runtime.calls == ["gRPC", "begin", "ready"]
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "problem"),
     [
         ({"is_port_taken": True}, "grpc_address: can't listen"),
         ({"data_plane": "envoy"}, "data_plane: requires `gate run`"),
     ],
 )
-async def test_where_it_can_not_begin_nobody_is_let_in(tmp_path: Path, more: Message, said: str) -> None:
+async def test_failed_start_accepts_no_connections(tmp_path: Path, more: Message, problem: str) -> None:
     (failed,) = await lived(served(RuntimeStub(tmp_path, **more)), "lifespan.startup")
     assert failed["type"] == "lifespan.startup.failed"
-    assert said in failed["message"]
+    assert problem in failed["message"]
     server = served(RuntimeStub(tmp_path, **more))
     with capture_logs() as logs:
         for _ in range(2):
-            assert (await asked(server))[0]["status"] == 503
+            assert (await response_messages(server))[0]["status"] == 503
         sent: list[Message] = []
 
         async def send(message: Message) -> None:
@@ -112,7 +112,7 @@ async def test_where_it_can_not_begin_nobody_is_let_in(tmp_path: Path, more: Mes
 
         await server.websocket(WEBSOCKET, lambda: None, send)  # type: ignore[arg-type,return-value]
     assert sent == [{"type": "websocket.close"}]
-    assert [line["problem"] for line in logs if said in line["problem"]] == [logs[0]["problem"]], "said once"
+    assert [line["problem"] for line in logs if problem in line["problem"]] == [logs[0]["problem"]], "said once"
 
 
 def test_settings_of_our_listener_are_named_where_they_are_set(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def reading(text: str, at: float, ready: str = READY, status: int = 200) -> Read
     return read("127.0.0.1:9090", lambda address, path: pages[path], lambda: at)
 
 
-def test_what_a_process_tells_of_itself() -> None:
+def test_process_metrics_are_displayed() -> None:
     found = reading(metrics(5), 1.0)
     assert found.is_ready
     assert [(part.name, part.state, part.reason) for part in found.parts] == [
@@ -55,7 +55,7 @@ def test_what_a_process_tells_of_itself() -> None:
     assert (found.value("envoy_cluster_upstream_rq_xx"), found.value("no_such")) == (5, None)
 
 
-def test_who_is_not_ready_is_read_too() -> None:
+def test_unready_gate_is_read_too() -> None:
     found = reading(metrics(5), 1.0, json.dumps({"ready": False, "parts": {}}), status=503)
     assert (found.is_ready, found.trouble) == (False, "")
 
@@ -71,7 +71,7 @@ def test_rates_and_times_are_those_between_two_readings() -> None:
     assert rate(now, before, "no_such") is None
 
 
-def test_where_nothing_was_asked_meanwhile_times_are_those_since_the_start() -> None:
+def test_without_new_requests_times_are_since_start() -> None:
     (route,) = routes(reading(metrics(100), 12.0), reading(metrics(100), 10.0))
     assert (route.per_second, route.mean, route.p95) == (0.0, 5.0, 10.0)
     (never,) = routes(reading(metrics(0), 12.0), reading(metrics(0), 10.0))
@@ -89,7 +89,7 @@ def test_the_busiest_route_comes_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "text", "words"),
+    ("status", "text", "message"),
     [
         (0, "no response from 127.0.0.1:9090: refused", "no response from"),
         (404, "<html>", "Check that this is"),
@@ -98,14 +98,14 @@ def test_the_busiest_route_comes_first() -> None:
         (200, '{"ready": true, "parts": {"a": {"state": "new", "reason": ""}}}', "Check that this is"),
     ],
 )
-def test_who_answers_in_another_way_is_named(status: int, text: str, words: str) -> None:
+def test_unexpected_response_is_named(status: int, text: str, message: str) -> None:
     found = reading("", 1.0, text, status)
-    assert words in found.trouble
+    assert message in found.trouble
     assert not found.is_ready
     assert routes(found, found) == []
 
 
-def test_metrics_that_can_t_be_read_are_told() -> None:
+def test_unreadable_metrics_are_reported() -> None:
     assert "unexpected response" in reading("a{ 1", 1.0).trouble
 
 

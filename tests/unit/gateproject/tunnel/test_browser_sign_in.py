@@ -9,16 +9,16 @@ import pytest
 
 from gateproject.tunnel.browser_sign_in import ROOT, owned_by_other_user, sign_in
 from gateproject.tunnel.tls_connection import TunnelError
-from tests.support.other_user import OTHER, said_by
-from tests.support.tunnel_server import Spoken, TunnelServer
+from tests.support.other_user import OTHER, echo_process
+from tests.support.tunnel_server import ServerConnection, TunnelServer
 
 SOON = 10.0  # seconds
 PAGE = "https://auth.localhost/.gate/sign_in?a=b"
 
 
 def offering(address: str):
-    def script(spoken: Spoken):
-        spoken.say(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(address), address.encode()))
+    def script(spoken: ServerConnection):
+        spoken.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(address), address.encode()))
 
     return script
 
@@ -32,12 +32,12 @@ async def browse(url: str, method: str = "GET") -> bytes:
     return answer.split(b"\r\n")[0]
 
 
-async def test_the_person_is_led_to_the_page_and_the_token_comes_back(tmp_path):
-    shown: asyncio.Queue[str] = asyncio.Queue()
+async def test_user_is_redirected_to_the_page_and_token_returns(tmp_path):
+    displayed: asyncio.Queue[str] = asyncio.Queue()
     with TunnelServer(tmp_path, offering(PAGE)) as server:
         async with asyncio.timeout(SOON):
-            signing_in = asyncio.ensure_future(sign_in("db.localhost", 5432, server.url, server.context, shown.put_nowait))
-            assert await shown.get() == PAGE
+            signing_in = asyncio.ensure_future(sign_in("db.localhost", 5432, server.url, server.context, displayed.put_nowait))
+            assert await displayed.get() == PAGE
             head = server.heads[0].decode()
             assert f"Host: db.localhost:{server.url.port}" in head
             query = parse_qs(urlsplit(head.split(" ")[1]).query)
@@ -45,14 +45,14 @@ async def test_the_person_is_led_to_the_page_and_the_token_comes_back(tmp_path):
             assert query["gate_tunnel_port"] == ["5432"]
             assert urlsplit(back).hostname == "127.0.0.1"
             no_url = back.replace("/?", "//[?")
-            for wrong in (
+            for invalid in (
                 no_url,
                 back,
                 f"{back}&gate_jwt=",
                 f"{back}&gate_jwt=a&gate_jwt=b",
                 f"{back.partition('?')[0]}?state=x&gate_jwt=evil",
             ):
-                assert await browse(wrong) == b"HTTP/1.1 404 Not Found"
+                assert await browse(invalid) == b"HTTP/1.1 404 Not Found"
             assert await browse(f"{back}&gate_jwt=evil", "POST") == b"HTTP/1.1 404 Not Found"
             assert not signing_in.done()
             assert await browse(f"{back}&gate_jwt=good") == b"HTTP/1.1 200 OK"
@@ -60,14 +60,14 @@ async def test_the_person_is_led_to_the_page_and_the_token_comes_back(tmp_path):
 
 
 async def test_what_another_user_of_this_machine_brings_is_not_taken(tmp_path):
-    shown: asyncio.Queue[str] = asyncio.Queue()
+    displayed: asyncio.Queue[str] = asyncio.Queue()
     with TunnelServer(tmp_path, offering(PAGE)) as server:
         async with asyncio.timeout(SOON):
-            signing_in = asyncio.ensure_future(sign_in("db.localhost", 5432, server.url, server.context, shown.put_nowait, OTHER + 1))
-            await shown.get()
+            signing_in = asyncio.ensure_future(sign_in("db.localhost", 5432, server.url, server.context, displayed.put_nowait, OTHER + 1))
+            await displayed.get()
             back = urlsplit(parse_qs(urlsplit(server.heads[0].decode().split(" ")[1]).query)["gate_redirect_uri"][0])
-            said = f"GET /?{back.query}&gate_jwt=theirs HTTP/1.1\r\nHost: x\r\n\r\n".encode()
-            with said_by(back.port, said) as client:
+            planted = f"GET /?{back.query}&gate_jwt=theirs HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+            with echo_process(back.port, planted) as client:
                 answer = await asyncio.to_thread(client.stdout.read)
             assert answer.startswith(b"HTTP/1.1 403 Forbidden\r\n")
             assert not signing_in.done()
@@ -77,16 +77,16 @@ async def test_what_another_user_of_this_machine_brings_is_not_taken(tmp_path):
 @pytest.mark.parametrize("address", ["file:///etc/passwd", "javascript:alert(1)", "--help", "https://a b", ""])
 async def test_a_browser_is_started_with_a_web_address_alone(tmp_path, address):
     with TunnelServer(tmp_path, offering(address)) as server, pytest.raises(TunnelError, match="the response has no"):
-        await sign_in("db.localhost", 5432, server.url, server.context, lambda shown: None)
+        await sign_in("db.localhost", 5432, server.url, server.context, lambda url: None)
 
 
-async def test_a_gate_that_offers_no_sign_in_says_why(tmp_path):
+async def test_gate_without_sign_in_reports_reason(tmp_path):
     refusal = b"HTTP/1.1 404 Not Found\r\nContent-Length: 7\r\nConnection: close\r\n\r\nnothing"
-    with TunnelServer(tmp_path, lambda spoken: spoken.say(refusal)) as server, pytest.raises(TunnelError, match=r"no sign-in.*nothing"):
-        await sign_in("db.localhost", 5432, server.url, server.context, lambda shown: None)
+    with TunnelServer(tmp_path, lambda spoken: spoken.send(refusal)) as server, pytest.raises(TunnelError, match=r"no sign-in.*nothing"):
+        await sign_in("db.localhost", 5432, server.url, server.context, lambda url: None)
 
 
-OURS = os.getuid()
+OWN_UID = os.getuid()
 
 
 @pytest.fixture
@@ -95,25 +95,25 @@ def server():
         yield listening
 
 
-def test_our_own_connection_is_ours_and_nobody_else_s(server):
+def test_own_connection_belongs_to_this_user_only(server):
     with socket.create_connection(server.getsockname()), server.accept()[0] as accepted:
-        assert not owned_by_other_user(accepted, OURS)
+        assert not owned_by_other_user(accepted, OWN_UID)
         # As root, the tests cannot be distinguished from a forwarder of the browser's connection.
-        assert owned_by_other_user(accepted, OURS + 1) is (OURS != ROOT)
+        assert owned_by_other_user(accepted, OWN_UID + 1) is (OWN_UID != ROOT)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1"])
-def test_what_another_user_opens_is_not_ours(server, address):
-    with said_by(server.getsockname()[1], b"x", address) as client, server.accept()[0] as accepted:
+def test_connection_of_another_user_is_rejected(server, address):
+    with echo_process(server.getsockname()[1], b"x", address) as client, server.accept()[0] as accepted:
         assert accepted.recv(1) == b"x"
         assert owned_by_other_user(accepted, OTHER + 1)
         assert not owned_by_other_user(accepted, OTHER)
         client.terminate()
 
 
-def test_who_has_left_is_nobody(server):
+def test_closed_connection_has_no_user(server):
     with socket.create_connection(("127.0.0.1", server.getsockname()[1])) as client:
         accepted = server.accept()[0]
     assert client.fileno() == -1
     with accepted:
-        assert owned_by_other_user(accepted, OURS)
+        assert owned_by_other_user(accepted, OWN_UID)

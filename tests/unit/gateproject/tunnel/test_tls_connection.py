@@ -10,12 +10,12 @@ import pytest
 from foundation.values import Url
 from gateproject.tunnel import tls_connection
 from gateproject.tunnel.tls_connection import TunnelError, connect, send_request
-from tests.support.tunnel_server import Spoken, TunnelServer
+from tests.support.tunnel_server import ServerConnection, TunnelServer
 
 SOON = 10.0  # seconds
 
 
-class Heard(asyncio.Protocol):
+class Receiver(asyncio.Protocol):
     def __init__(self):
         self.data = b""
         self.has_ended = asyncio.Event()
@@ -31,63 +31,63 @@ class Heard(asyncio.Protocol):
         self.has_ended.set()
 
 
-async def test_what_is_said_after_we_have_said_everything_still_comes(tmp_path):
-    said = []
+async def test_data_received_after_half_close_arrives(tmp_path):
+    received = []
 
-    def script(spoken: Spoken):
-        while data := spoken.hear():
-            said.append(data)
-        spoken.say(b"late " * 100_000)
+    def script(spoken: ServerConnection):
+        while data := spoken.receive():
+            received.append(data)
+        spoken.send(b"late " * 100_000)
 
     with TunnelServer(tmp_path, script) as server:
-        heard = Heard()
-        opened = await connect(server.url, server.context, heard)
+        receiver = Receiver()
+        opened = await connect(server.url, server.context, receiver)
         opened.write(b"CONNECT a:1 HTTP/1.1\r\n\r\n")
         opened.write(b"everything")
         opened.write_eof()
         async with asyncio.timeout(SOON):
-            await heard.has_ended.wait()
-        assert (b"".join(said), heard.data) == (b"everything", b"late " * 100_000)
+            await receiver.has_ended.wait()
+        assert (b"".join(received), receiver.data) == (b"everything", b"late " * 100_000)
         opened.close()
 
 
-async def test_what_we_say_after_the_other_side_has_said_everything_still_goes(tmp_path):
-    said = []
+async def test_data_sent_after_peer_half_close_arrives(tmp_path):
+    received = []
 
-    def script(spoken: Spoken):
+    def script(spoken: ServerConnection):
         spoken.finish()
-        while data := spoken.hear():
-            said.append(data)
-        said.append(b".")
+        while data := spoken.receive():
+            received.append(data)
+        received.append(b".")
 
     with TunnelServer(tmp_path, script) as server:
-        heard = Heard()
-        opened = await connect(server.url, server.context, heard)
+        receiver = Receiver()
+        opened = await connect(server.url, server.context, receiver)
         opened.write(b"CONNECT a:1 HTTP/1.1\r\n\r\n")
         async with asyncio.timeout(SOON):
-            await heard.has_ended.wait()
+            await receiver.has_ended.wait()
             opened.write(b"one more thing")
             opened.write_eof()
-            while said[-1:] != [b"."]:
+            while received[-1:] != [b"."]:
                 await asyncio.sleep(0.01)
-        assert b"".join(said) == b"one more thing."
+        assert b"".join(received) == b"one more thing."
 
 
-async def test_a_server_that_is_not_vouched_for_hears_nothing(tmp_path):
+async def test_untrusted_server_receives_nothing(tmp_path):
     with TunnelServer(tmp_path, lambda spoken: None) as server:
         with pytest.raises(TunnelError, match=r"not trusted.*--ca"):
-            await connect(server.url, ssl.create_default_context(), Heard())
+            await connect(server.url, ssl.create_default_context(), Receiver())
         with pytest.raises(TunnelError, match="not trusted"):
-            await connect(Url("https", "other.localhost", server.url.port), server.context, Heard())
+            await connect(Url("https", "other.localhost", server.url.port), server.context, Receiver())
         assert server.heads == []
 
 
-async def test_who_does_not_answer_is_left(monkeypatch):
+async def test_unresponsive_server_is_abandoned(monkeypatch):
     monkeypatch.setattr(tls_connection, "CONNECT_SECONDS", 0.1)
     async with await asyncio.start_server(lambda reader, writer: came.set_result((reader, writer)), "127.0.0.1", 0) as server:
         came = asyncio.get_running_loop().create_future()
         with pytest.raises(TunnelError, match="did not respond"):
-            await connect(Url("https", "gate.localhost", server.sockets[0].getsockname()[1]), ssl.create_default_context(), Heard())
+            await connect(Url("https", "gate.localhost", server.sockets[0].getsockname()[1]), ssl.create_default_context(), Receiver())
         async with asyncio.timeout(SOON):
             reader, writer = await came
             with contextlib.suppress(ConnectionError):
@@ -96,17 +96,17 @@ async def test_who_does_not_answer_is_left(monkeypatch):
         writer.close()
 
 
-async def test_who_can_not_be_reached_is_named():
+async def test_unreachable_server_is_named():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(TunnelError, match=f"gate.localhost:{port} can't be reached"):
-        await connect(Url("https", "gate.localhost", port), ssl.create_default_context(), Heard())
+        await connect(Url("https", "gate.localhost", port), ssl.create_default_context(), Receiver())
 
 
 async def test_a_tunnel_begins_right_behind_the_answer(tmp_path):
-    def script(spoken: Spoken):
-        spoken.say(b"HTTP/1.1 200 OK\r\nX-Request-Id: a\r\n\r\nSSH-2.0-x\r\n")
-        spoken.hear()
+    def script(spoken: ServerConnection):
+        spoken.send(b"HTTP/1.1 200 OK\r\nX-Request-Id: a\r\n\r\nSSH-2.0-x\r\n")
+        spoken.receive()
 
     with TunnelServer(tmp_path, script) as server:
         answer, connection = await send_request(server.url, server.context, "CONNECT", "db:22", "db:22", "abc")
@@ -126,7 +126,7 @@ async def test_a_tunnel_begins_right_behind_the_answer(tmp_path):
     ],
 )
 async def test_a_refusal_is_read_whole(tmp_path, sent, status, body):
-    with TunnelServer(tmp_path, lambda spoken: spoken.say(sent)) as server:
+    with TunnelServer(tmp_path, lambda spoken: spoken.send(sent)) as server:
         answer, _ = await send_request(server.url, server.context, "CONNECT", "db:22", "db:22")
         assert (answer.status, answer.body) == (status, body)
         assert b"Authorization" not in server.heads[0]
@@ -134,5 +134,5 @@ async def test_a_refusal_is_read_whole(tmp_path, sent, status, body):
 
 @pytest.mark.parametrize("sent", [b"", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 2\r\n\r\n"])
 async def test_what_is_no_http_is_no_gate(tmp_path, sent):
-    with TunnelServer(tmp_path, lambda spoken: spoken.say(sent)) as server, pytest.raises(TunnelError, match="the address of gate"):
+    with TunnelServer(tmp_path, lambda spoken: spoken.send(sent)) as server, pytest.raises(TunnelError, match="the address of gate"):
         await send_request(server.url, server.context, "GET", "/", "db")

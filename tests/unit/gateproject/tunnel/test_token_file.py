@@ -8,7 +8,7 @@ import pytest
 from gateproject.tunnel.token_file import TokenFile, cache_directory, is_token
 
 
-def test_it_is_kept_for_its_owner_alone_and_forgotten(tmp_path: Path) -> None:
+def test_token_is_stored_privately_and_removed(tmp_path: Path) -> None:
     file = TokenFile(tmp_path / "gate", "db.example.com", "https://db.example.com")
     assert file.read() == ""
     file.write("abc.def-g")
@@ -48,7 +48,7 @@ def test_a_link_and_what_is_no_token_count_as_none(tmp_path: Path) -> None:
     assert file.read() == ""
 
 
-def test_the_cache_is_the_person_s() -> None:
+def test_cache_belongs_to_the_user() -> None:
     assert cache_directory({"XDG_CACHE_HOME": "/c", "HOME": "/h"}) == Path("/c/gate")
     assert cache_directory({"HOME": "/h"}) == Path("/h/.cache/gate")
     assert not is_token("a\r\nb")

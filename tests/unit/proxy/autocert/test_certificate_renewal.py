@@ -79,7 +79,7 @@ def test_each_host_gets_one_certificate(requested, clock, authority, log):
     assert stored.acme_state.is_enabled
     stored.run_once()
     stored.run_once()
-    assert authority.asked == [(A, "tls-alpn-01"), (B, "tls-alpn-01")]
+    assert authority.requests == [(A, "tls-alpn-01"), (B, "tls-alpn-01")]
     assert set(stored.acme_state.contexts) == {A, B}
     assert active(stored, A) != active(stored, B)
     assert [entry["host"] for entry in log if entry["event"] == "certificate obtained"] == [A, B]
@@ -107,7 +107,7 @@ def test_a_certificate_is_renewed_when_a_third_of_its_life_is_left(requested, cl
     clock.advance(1.1 * DAY)
     stored.run_once()
     assert active(stored) != first
-    assert len(authority.asked) == 2
+    assert len(authority.requests) == 2
 
 
 def test_failed_renewal_keeps_certificate_and_logs_retry(requested, clock, authority, log):
@@ -134,16 +134,16 @@ def test_backoff_holds_across_processes(requested, clock, authority):
     again = renewal(requested, clock, authority)
     clock.advance(59)
     again.run_once()
-    assert len(authority.asked) == 1
+    assert len(authority.requests) == 1
     clock.advance(2)
     again.run_once()
-    assert len(authority.asked) == 2
+    assert len(authority.requests) == 2
     clock.advance(4.9 * 60)
     again.run_once()
-    assert len(authority.asked) == 2
+    assert len(authority.requests) == 2
     clock.advance(12)
     again.run_once()
-    assert len(authority.asked) == 3
+    assert len(authority.requests) == 3
     assert active(again) is not None
 
 
@@ -155,23 +155,23 @@ def test_the_other_challenge_is_tried_after_a_failure_and_what_worked_is_remembe
     stored.run_once()
     clock.advance(80 * DAY)
     stored.run_once()
-    assert [kind for _, kind in authority.asked] == ["tls-alpn-01", "http-01", "http-01"]
+    assert [kind for _, kind in authority.requests] == ["tls-alpn-01", "http-01", "http-01"]
 
 
 def test_retry_after_is_respected_globally(requested, clock, authority):
     authority.failures = [AuthorityError("rateLimited", retry_after=3600, is_global=True)]
     stored = renewal(replace(requested, hosts=(A, B)), clock, authority)
     stored.run_once()
-    assert authority.asked == [(A, "tls-alpn-01")]
+    assert authority.requests == [(A, "tls-alpn-01")]
     clock.advance(14 * 60)
     stored.run_once()
-    assert len(authority.asked) == 1
+    assert len(authority.requests) == 1
     clock.advance(2 * 60)  # a quarter of an hour: one host's limit is not the other's
     stored.run_once()
-    assert authority.asked[1:] == [(B, "tls-alpn-01")]
+    assert authority.requests[1:] == [(B, "tls-alpn-01")]
     clock.advance(45 * 60)
     stored.run_once()
-    assert authority.asked[2:] == [(A, "tls-alpn-01")]
+    assert authority.requests[2:] == [(A, "tls-alpn-01")]
 
 
 def test_an_authority_that_is_away_is_no_failure_of_the_host(requested, clock, authority):
@@ -180,7 +180,7 @@ def test_an_authority_that_is_away_is_no_failure_of_the_host(requested, clock, a
     for _ in range(4):
         stored.run_once()
         clock.advance(16 * 60)
-    assert [kind for _, kind in authority.asked] == ["tls-alpn-01"] * 4
+    assert [kind for _, kind in authority.requests] == ["tls-alpn-01"] * 4
     assert active(stored) is not None
 
 
@@ -188,10 +188,10 @@ def test_only_leader_requests_certificates(requested, clock, authority):
     first, second = (renewal(requested, clock, authority) for _ in range(2))
     authority.on_published = lambda host: second.run_once()  # while the first one is at it
     first.run_once()
-    assert authority.asked == [(A, "tls-alpn-01")]
+    assert authority.requests == [(A, "tls-alpn-01")]
     assert active(second) is None
     second.run_once()
-    assert len(authority.asked) == 1
+    assert len(authority.requests) == 1
     assert active(second) == active(first) is not None
 
 
@@ -214,7 +214,7 @@ def test_malformed_file_is_logged_and_replaced(requested, clock, authority, log,
     assert active(stored) == previous, "what is shown is good still"
     again = renewal(requested, clock, authority)
     again.run_once()
-    assert authority.asked[2:] == [(A, "tls-alpn-01")]
+    assert authority.requests[2:] == [(A, "tls-alpn-01")]
     assert active(again) not in (None, previous)
     assert any(entry["event"].startswith("stored certificate invalid") and entry["host"] == A for entry in log)
     StoredCertificate.parse(requested.storage.certificate(A), A)
@@ -234,9 +234,9 @@ def test_certificate_for_another_host_is_not_stored(requested, clock, authority,
 
 def test_stop_ends_requests(requested, clock, authority):
     stored = renewal(replace(requested, hosts=(A, B)), clock, authority)
-    stored.should_stop = lambda: bool(authority.asked)
+    stored.should_stop = lambda: bool(authority.requests)
     stored.run_once()
-    assert authority.asked == [(A, "tls-alpn-01")]
+    assert authority.requests == [(A, "tls-alpn-01")]
 
 
 def test_a_revoked_certificate_is_replaced_and_never_stapled(requested, clock, authority):
@@ -268,7 +268,7 @@ def test_must_staple_certificate_waits_for_staple(requested, clock, authority):
 
     stored.staples._fetch_response = is_away
     stored.run_once()
-    assert len(authority.asked) == 1, "it takes effect at the next renewal only"
+    assert len(authority.requests) == 1, "it takes effect at the next renewal only"
     clock.advance(61 * DAY)
     stored.run_once()
     assert x509.load_pem_x509_csr(authority.csr).extensions.get_extension_for_class(x509.TLSFeature)

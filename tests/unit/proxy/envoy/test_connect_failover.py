@@ -7,7 +7,7 @@ import pytest
 from foundation.errors import UpstreamError
 from proxy.envoy.connect_failover import ID, ConnectFailover
 from proxy.upstreams.upstream_client import CONNECT_TIMEOUT
-from tests.support.asgi import Answer, body_of, http_scope
+from tests.support.asgi import Answer, chunked_receive, http_scope
 from tests.unit.proxy.envoy.conftest import MakeRequest
 from tests.unit.proxy.envoy.stage import Stage
 
@@ -18,7 +18,7 @@ async def sent(stage: Stage, *ids: bytes | None) -> Answer:
     """Send a failover request with these request ids."""
     answer = Answer()
     scope = http_scope(f"http://{TWO}/", client="") | {"client": None, "headers": [(ID, id) for id in ids if id is not None]}
-    await ConnectFailover(stage.forwarded)(scope, body_of(), answer.send)
+    await ConnectFailover(stage.forwarded)(scope, chunked_receive(), answer.send)
     return answer
 
 

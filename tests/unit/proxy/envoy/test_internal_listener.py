@@ -12,7 +12,7 @@ from proxy.envoy.internal_listener import InternalListener, MissingSecret
 from proxy.envoy.resources.internal_headers import AUTHORIZED, DOWNSTREAM_INFO, Address
 from proxy.incoming_request import TLS_EXTENSION
 from proxy.service import ProxyService
-from tests.support.asgi import Answer, body_of, http_scope
+from tests.support.asgi import Answer, chunked_receive, http_scope
 from tests.unit.proxy.envoy.stage import MARK
 
 KNOWN = (DOWNSTREAM_INFO.encode(), b"192.0.2.7:5000 192.0.2.7:5000 HTTP/1.1 / app.example.com")
@@ -44,7 +44,7 @@ async def test_the_application_sees_the_client_that_envoy_saw() -> None:
     added = ((b"x-forwarded-proto", b"https"), (b"x-envoy-internal", b"true"), (b"x-forwarded-client-cert", b"x"), (b"accept", b"*/*"))
     secret = (AUTHORIZED.encode(), MARK.encode())
     scope = from_envoy(secret, KNOWN, (b"x-gate-edge-proto", b"http"), (b"x-gate-edge-cluster", b"gate"), *added)
-    await InternalListener(application, Service, MARK, "https", no_one)(scope, body_of(), Answer().send)
+    await InternalListener(application, Service, MARK, "https", no_one)(scope, chunked_receive(), Answer().send)
     (scope,) = application.scopes
     assert (scope["client"], scope["scheme"]) == (["192.0.2.7", 5000], "https")
     assert scope["extensions"] == {"gate.tunnel": {}, TLS_EXTENSION: {"server_name": "app.example.com", "chain": ()}}
@@ -55,7 +55,7 @@ async def test_what_envoy_takes_out_of_a_handshake_is_seen() -> None:
     application = Application()
     known = (DOWNSTREAM_INFO.encode(), b"192.0.2.7:5000 192.0.2.7:5000 HTTP/1.1 /chunked app.example.com")
     scope = from_envoy((AUTHORIZED.encode(), MARK.encode()), known)
-    await InternalListener(application, Service, MARK, "https", no_one)(scope, body_of(), Answer().send)
+    await InternalListener(application, Service, MARK, "https", no_one)(scope, chunked_receive(), Answer().send)
     assert (b"transfer-encoding", b"chunked") in application.scopes[0]["headers"]
 
 
@@ -73,7 +73,7 @@ async def test_through_envoy_neither_end_of_a_tunnel_ends_first_and_over_http_2_
     for protocol in (b"HTTP/1.1", b"HTTP/2"):
         application = Application()
         scope = connect(protocol, {"take_over": None, "half_closes": True})
-        await InternalListener(application, Service, MARK, "https", no_one)(scope, body_of(), Answer().send)
+        await InternalListener(application, Service, MARK, "https", no_one)(scope, chunked_receive(), Answer().send)
         found.append(application.scopes[0]["extensions"].get("gate.tunnel"))
     assert (found[0]["half_closes"], found[1]) == (False, None)
 
@@ -101,14 +101,16 @@ async def test_a_tunnel_that_is_broken_off_is_reset_at_envoy_before_the_request_
         tunnel.close()
 
     takeover = {"take_over": lambda headers, protocol: (End(), b"ahead"), "half_closes": True}
-    await InternalListener(application, Service, MARK, "https", reset_connections)(connect(b"HTTP/1.1", takeover), body_of(), Answer().send)
+    await InternalListener(application, Service, MARK, "https", reset_connections)(
+        connect(b"HTTP/1.1", takeover), chunked_receive(), Answer().send
+    )
     assert done == [[("192.0.2.8", 6000)], "aborted"]
 
 
 async def test_passthrough_connection_is_unchanged() -> None:
     application = Application()
     scope = from_envoy((AUTHORIZED.encode(), b"guess"), KNOWN) | {"scheme": "https"}
-    await InternalListener(application, Service, MARK, "https", no_one)(scope, body_of(), Answer().send)
+    await InternalListener(application, Service, MARK, "https", no_one)(scope, chunked_receive(), Answer().send)
     assert application.scopes == [scope]
 
 
@@ -117,5 +119,5 @@ async def test_request_without_secret_is_rejected() -> None:
     internal_listener = InternalListener(application, Service, MARK, "https", no_one)
     for secrets in ((), (b"guess",), (b"",), (MARK.encode(), b"other")):
         with pytest.raises(MissingSecret):
-            await internal_listener(from_envoy(KNOWN, *((AUTHORIZED.encode(), each) for each in secrets)), body_of(), Answer().send)
+            await internal_listener(from_envoy(KNOWN, *((AUTHORIZED.encode(), each) for each in secrets)), chunked_receive(), Answer().send)
     assert application.scopes == []

@@ -4,7 +4,7 @@ import pytest
 
 from proxy.envoy.internal_listener import InternalListener
 from proxy.envoy.resources.internal_headers import AUTHORIZED, CLUSTER, DOWNSTREAM_INFO
-from tests.support.asgi import Answer, body_of, http_scope
+from tests.support.asgi import Answer, chunked_receive, http_scope
 from tests.unit.proxy.envoy.conftest import MakeRequest
 from tests.unit.proxy.envoy.stage import MARK, Stage
 from tests.unit.proxy.envoy.test_internal_listener import Application, Service, no_one
@@ -46,5 +46,5 @@ async def test_sign_in_pages_and_applications_share_no_connection_of_http_2(
     known = (DOWNSTREAM_INFO.encode(), f"{peer}:5000 {peer}:5000 {protocol} / {server_name}".encode())
     scope = http_scope(f"http://{host}/.gate/sign_out", client="") | {"client": None, "extensions": {}}
     scope["headers"] = [(b"host", host.encode()), known, (AUTHORIZED.encode(), MARK.encode())]
-    await InternalListener(application, Service, MARK, "https", no_one)(scope, body_of(), answer.send)
+    await InternalListener(application, Service, MARK, "https", no_one)(scope, chunked_receive(), answer.send)
     assert (len(application.scopes), answer.status if is_misdirected else None) == ((0, 421) if is_misdirected else (1, None))

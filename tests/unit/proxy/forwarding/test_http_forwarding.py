@@ -7,7 +7,7 @@ from foundation.errors import UpstreamError, UpstreamTimeout
 from proxy.forwarding.http_forwarding import ABORT, ForwardResult, StreamHandle, TerminationReason, forward
 from proxy.upstreams.outgoing_request import OutgoingRequest, Upstream
 from proxy.upstreams.upstream_client import UpstreamClient
-from tests.support.upstream import OK, CanaryUpstream
+from tests.support.upstream import OK, RawUpstream
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -65,7 +65,7 @@ def forward_request(request, client, downstream):
 
 
 async def test_small_response_is_two_messages(client, downstream):
-    async with CanaryUpstream() as canary:
+    async with RawUpstream() as canary:
         assert await forward_request(make_request(canary), client, downstream) == ForwardResult(200, 2, TerminationReason.COMPLETE)
     assert downstream.sent == [
         {"type": "http.response.start", "status": 200, "headers": [(b"Content-Length", b"2")]},
@@ -75,7 +75,7 @@ async def test_small_response_is_two_messages(client, downstream):
 
 @pytest.mark.parametrize(("method", "answer"), [("HEAD", b"200 OK"), ("GET", b"204 No Content"), ("GET", b"304 Not Modified")])
 async def test_response_without_body_is_complete(client, downstream, method, answer):
-    async with CanaryUpstream(b"HTTP/1.1 " + answer + b"\r\nContent-Length: 9\r\n\r\n") as canary:
+    async with RawUpstream(b"HTTP/1.1 " + answer + b"\r\nContent-Length: 9\r\n\r\n") as canary:
         await forward_request(make_request(canary, method), client, downstream)
     assert downstream.sent[1:] == [{"type": "http.response.body", "body": b"", "more_body": False}]
 
@@ -87,7 +87,7 @@ async def test_response_chunks_are_forwarded_immediately(client, downstream):
         await downstream.until(lambda client: client.body == b"data: 1\n")
         await conversation.send(b"8\r\ndata: 2\n\r\n0\r\n\r\n")
 
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         result = await forward_request(make_request(canary), client, downstream)
     assert (result.termination, downstream.body) == (TerminationReason.COMPLETE, b"data: 1\ndata: 2\n")
 
@@ -104,7 +104,7 @@ async def test_a_request_body_streams_while_the_client_still_sends(client, downs
         parts.append(await conversation.read(size))
         await conversation.send(OK)
 
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         downstream.send_body(b"abc", more=True)
         request = make_request(canary, "POST", has_body=True, content_length=content_length)
         assert (await forward_request(request, client, downstream)).status == 200
@@ -125,7 +125,7 @@ def closes_on_second_request(unanswered_heads):
 @pytest.mark.parametrize("method", ["GET", "OPTIONS", "DELETE", "PUT"])
 async def test_idempotent_request_on_stale_connection_is_retried_on_a_new_one(client, method):
     unanswered_heads = []
-    async with CanaryUpstream(script=closes_on_second_request(unanswered_heads)) as canary:
+    async with RawUpstream(script=closes_on_second_request(unanswered_heads)) as canary:
         await forward_request(make_request(canary), client, Downstream())
         second = Downstream()
         assert (await forward_request(make_request(canary, method), client, second)).termination is TerminationReason.COMPLETE
@@ -141,7 +141,7 @@ async def test_request_is_retried_only_once(client, downstream):
             await conversation.send(OK)
             seen.append(await conversation.head())
 
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         await forward_request(make_request(canary), client, Downstream())
         with pytest.raises(UpstreamError):
             await forward_request(make_request(canary), client, downstream)
@@ -151,7 +151,7 @@ async def test_request_is_retried_only_once(client, downstream):
 @pytest.mark.parametrize("method", ["POST", "PATCH", "FROB"])
 async def test_non_idempotent_request_is_not_retried(client, method):
     unanswered_heads = []
-    async with CanaryUpstream(script=closes_on_second_request(unanswered_heads)) as canary:
+    async with RawUpstream(script=closes_on_second_request(unanswered_heads)) as canary:
         await forward_request(make_request(canary), client, Downstream())
         with pytest.raises(UpstreamError):
             await forward_request(make_request(canary, method), client, Downstream())
@@ -176,7 +176,7 @@ async def test_request_with_body_is_retried_only_before_its_body_is_sent(client,
 
     if has_sent_part:
         downstream.send_body(b"bo", more=True)
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         await forward_request(make_request(canary), client, Downstream())
         request = make_request(canary, "PUT", has_body=True, content_length=4)
         if has_sent_part:
@@ -208,7 +208,7 @@ async def test_body_that_arrives_during_a_retry_is_sent(downstream):
             return await super().open(request, force_new=force_new)
 
     client = FarUpstream()
-    async with CanaryUpstream(script=script) as canary, asyncio.timeout(TIMEOUT):
+    async with RawUpstream(script=script) as canary, asyncio.timeout(TIMEOUT):
         await forward_request(make_request(canary), client, Downstream())
         assert (await forward_request(make_request(canary, "PUT", has_body=True, content_length=4), client, downstream)).status == 200
     await client.close()
@@ -236,7 +236,7 @@ async def test_slow_client_causes_back_pressure(client):
         await has_arrived.wait()  # the response ends by its length, not with the connection
 
     downstream = SlowDownstream()
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         task = asyncio.ensure_future(forward_request(make_request(canary), client, downstream))
         await downstream.until(lambda client: len(client.sent) == 2)
         stuck = -1
@@ -267,7 +267,7 @@ async def test_slow_upstream_causes_back_pressure(client, downstream):
         received += 1
         return {"type": "http.request", "body": b"x" * 65536, "more_body": received < 256}
 
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         request = make_request(canary, "POST", has_body=True, content_length=256 * 65536)
         task = asyncio.ensure_future(forward(request, client, receive, downstream.send, list, StreamHandle()))
         stuck = -1
@@ -287,7 +287,7 @@ async def test_early_response_reaches_uploading_client(client, downstream):
         hung_up.set()
 
     hung_up = asyncio.Event()
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         downstream.send_body(b"abc", more=True)
         result = await forward_request(make_request(canary, "POST", has_body=True, content_length=1000), client, downstream)
         assert (result.status, downstream.body) == (413, b"no")
@@ -301,7 +301,7 @@ async def test_early_response_survives_upstream_close(client, downstream):
         await conversation.send(b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno")
         await conversation.close()
 
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         request = make_request(canary, "POST", has_body=True, content_length=3)
         downstream.send_body(b"abc")
         assert (await forward_request(request, client, downstream)).status == 413
@@ -317,7 +317,7 @@ async def test_client_disconnect_closes_upstream_request(client, downstream, ans
         hung_up.set()
 
     arrived, hung_up = asyncio.Event(), asyncio.Event()
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         task = asyncio.ensure_future(forward_request(make_request(canary), client, downstream))
         await arrived.wait()
         downstream.disconnect()
@@ -336,7 +336,7 @@ async def test_client_disconnect_during_upload_closes_upstream_request(client, d
         hung_up.set()
 
     hung_up = asyncio.Event()
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         downstream.send_body(b"abc", more=True)
         request = make_request(canary, "POST", has_body=True, content_length=1000)
         async with asyncio.timeout(TIMEOUT):
@@ -348,7 +348,7 @@ async def test_send_error_closes_upstream_request(client):
     async def send(message):
         raise ConnectionResetError
 
-    async with CanaryUpstream() as canary:
+    async with RawUpstream() as canary:
         result = await forward(make_request(canary), client, Downstream().receive, send, list, StreamHandle())
     assert result.termination is TerminationReason.CLIENT_DISCONNECTED
 
@@ -361,7 +361,7 @@ async def test_external_cancellation_propagates(client, downstream):
         hung_up.set()
 
     arrived, hung_up = asyncio.Event(), asyncio.Event()
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         task = asyncio.ensure_future(forward_request(make_request(canary), client, downstream))
         await arrived.wait()
         task.cancel()
@@ -377,7 +377,7 @@ async def test_slow_response_raises_upstream_timeout(client, downstream, timeout
         await conversation.head()
         await conversation.ended()
 
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         with pytest.raises(UpstreamTimeout):
             await forward_request(make_request(canary, timeout=timeout), client, downstream)
     assert downstream.sent == []
@@ -393,7 +393,7 @@ async def test_timeout_starts_at_end_of_request(client, downstream):
         await conversation.read(3)
         await conversation.send(OK)
 
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         downstream.send_body(b"abc", more=True)
         request = make_request(canary, "POST", has_body=True, content_length=6, timeout=0.2)
         assert (await forward_request(request, client, downstream)).status == 200
@@ -405,7 +405,7 @@ async def test_timeout_includes_response_body(client, downstream):
         await conversation.send(CHUNKED + b"2\r\nok\r\n")
         await conversation.ended()
 
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         result = await forward_request(make_request(canary, timeout=0.12), client, downstream)
     assert result == ForwardResult(200, 2, TerminationReason.TIMEOUT)
     assert downstream.sent[-1] == ABORT
@@ -421,7 +421,7 @@ async def test_default_timeout_does_not_apply_to_event_streams(client, downstrea
         await conversation.send(b"0\r\n\r\n")
         await conversation.ended()
 
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         result = await forward_request(make_request(canary, timeout=0.2, is_default_timeout=is_default), client, downstream)
     assert result.termination is reason
 
@@ -432,7 +432,7 @@ async def test_client_disconnect_ends_event_stream(client, downstream):
         await conversation.send(EVENTS + b"2\r\n:\n\r\n")
         await conversation.ended()
 
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         task = asyncio.ensure_future(forward_request(make_request(canary, timeout=30.0, is_default_timeout=True), client, downstream))
         await downstream.until(lambda client: client.body)
         downstream.disconnect()
@@ -447,14 +447,14 @@ async def test_incomplete_response_is_aborted(client, downstream, answer):
         await conversation.send(answer)
         await downstream.until(lambda client: client.body)
 
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         assert (await forward_request(make_request(canary), client, downstream)).termination is TerminationReason.UPSTREAM_RESET
     assert downstream.sent[-1] == ABORT
     assert not any(message.get("more_body") is False for message in downstream.sent)
 
 
 async def test_error_before_response_headers_sends_nothing(client, downstream):
-    async with CanaryUpstream(b"HTTP/1.1 nonsense\r\n\r\n") as canary:
+    async with RawUpstream(b"HTTP/1.1 nonsense\r\n\r\n") as canary:
         with pytest.raises(UpstreamError):
             await forward_request(make_request(canary), client, downstream)
     assert downstream.sent == []
@@ -464,7 +464,7 @@ async def test_response_with_refused_headers_is_not_started(client, downstream):
     def refuse(headers):
         raise UpstreamError("split")
 
-    async with CanaryUpstream() as canary:
+    async with RawUpstream() as canary:
         with pytest.raises(UpstreamError, match="split"):
             await forward(make_request(canary), client, downstream.receive, downstream.send, refuse, StreamHandle())
     assert downstream.sent == []
@@ -478,7 +478,7 @@ async def test_no_task_remains_after_a_request(client, downstream):
             await asyncio.sleep(0.04)
             await conversation.send(OK)
 
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         downstream.send_body(b"abc")
         await forward_request(make_request(canary, "POST", has_body=True, content_length=3, timeout=30.0), client, downstream)
         await forward_request(make_request(canary, timeout=30.0), client, Downstream())

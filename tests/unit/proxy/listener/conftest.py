@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.children import Child, free_port, wait_until
+from tests.support.fork_server import python
 from tests.support.options import make_options
-from tests.support.prepared import python
-from tests.support.raw_http import RawClient, RawResponse, ask
+from tests.support.raw_http import RawClient, RawResponse, exchange
 
 CANARY = Path(__file__).with_name("canary.py")
 SHORT = {"timeout_read": "200ms", "timeout_write": "600ms", "timeout_idle": "400ms"}
@@ -26,7 +26,7 @@ class Canary:
         return RawClient(self.port)
 
     def ask(self, data: bytes, method: str = "GET") -> tuple[RawResponse, bool]:
-        return ask(self.port, data, method)
+        return exchange(self.port, data, method)
 
     def control(self, what: str) -> dict:
         return json.loads(self.ask(f"GET /_/{what} HTTP/1.1\r\nHost: canary\r\nConnection: close\r\n\r\n".encode())[0].body)

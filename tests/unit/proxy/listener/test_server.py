@@ -15,7 +15,7 @@ from proxy.listener.http1.http1_channel import Channel
 from proxy.listener.listener_context import ListenerContext, default_state
 from proxy.listener.server import drain
 from tests.support.children import Child, clean_environment, free_port, wait_until
-from tests.support.raw_http import RawClient, ask
+from tests.support.raw_http import RawClient, exchange
 from tests.unit.proxy.listener.conftest import start
 
 UPGRADE = (
@@ -63,7 +63,10 @@ def test_accepts_few_connections_per_turn(monkeypatch):
 def test_the_reactors_loop_lets_slow_connections_stand_behind(tmp_path):
     child, port = start(tmp_path)
     with child:
-        assert json.loads(ask(port, b"GET /_/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")[0].body)["selector"] == "FairSelector"
+        assert (
+            json.loads(exchange(port, b"GET /_/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")[0].body)["selector"]
+            == "FairSelector"
+        )
 
 
 def test_the_stock_command_serves_with_our_connections():
@@ -71,8 +74,8 @@ def test_the_stock_command_serves_with_our_connections():
     command = ("-m", "daphne", "-b", "127.0.0.1", "-p", str(port), "tests.unit.proxy.listener.canary:application")
     with Child.python(*command, environment=clean_environment(PYTHONPATH=".")) as child:
         child.wait_for_line("listening")
-        assert ask(port, b"GET / HTTP/1.0\r\n\r\n")[0].status == 426
-        assert b'"FairSelector"' in ask(port, b"GET /_/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")[0].body
+        assert exchange(port, b"GET / HTTP/1.0\r\n\r\n")[0].status == 426
+        assert b'"FairSelector"' in exchange(port, b"GET /_/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")[0].body
         with RawClient(port) as client:
             client.send(b"POST /stream-echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nfirst")
             client._until(b"\r\n\r\n")
@@ -86,7 +89,7 @@ def test_a_stop_closes_idle_connections_and_takes_no_new_ones(tmp_path):
     with child, RawClient(port) as idle, RawClient(port) as busy:
         idle.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").response()
         busy.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
-        ask(port, b"GET /_/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        exchange(port, b"GET /_/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         child.process.send_signal(signal.SIGTERM)
         assert idle.is_closed()
         assert not accepts(port)
@@ -100,7 +103,7 @@ def test_a_second_signal_does_not_wait(tmp_path):
     child, port = start(tmp_path)
     with child, RawClient(port) as client:
         client.send(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n")
-        ask(port, b"GET /_/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        exchange(port, b"GET /_/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         child.process.send_signal(signal.SIGTERM)
         wait_until(lambda: not accepts(port), "the port is closed")
         assert child.stop(timeout=5) == 0
@@ -126,7 +129,7 @@ def test_a_request_that_runs_when_the_stop_comes_is_answered(tmp_path):
     child, port = start(tmp_path)
     with child, RawClient(port) as client:
         client.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
-        ask(port, b"GET /_/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        exchange(port, b"GET /_/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         child.process.send_signal(signal.SIGTERM)
         response = client.response()
         assert (response.body, response.announces_close) == (b"slow", True)

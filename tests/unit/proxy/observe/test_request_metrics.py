@@ -35,7 +35,7 @@ def counted(service: str) -> dict[str, float]:
         (b"", OTHER),
     ],
 )
-def test_a_host_is_ours_or_another(host: bytes, name: str, request: pytest.FixtureRequest) -> None:
+def test_host_belongs_to_gate_or_not(host: bytes, name: str, request: pytest.FixtureRequest) -> None:
     service = request.node.name
     answered = RequestCounter(service, HOSTS)
     for _ in range(2):

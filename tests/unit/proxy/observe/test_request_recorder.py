@@ -20,18 +20,16 @@ OFFICE = {"source_ip": "10.0.0.0/8"}
 SHADOW = {"mode": "shadow"}
 
 
-async def kept(gate: Proxied) -> list[tuple[str, str, str]]:
+async def recorded(gate: Proxied) -> list[tuple[str, str, str]]:
     await gate.decisions.flush()
-    return [
-        (judged.request.path, judged.decision.outcome.value if judged.decision else judged.failure, judged.error) for judged in gate.kept
-    ]
+    return [(entry.request.path, entry.decision.outcome.value if entry.decision else entry.failure, entry.error) for entry in gate.entries]
 
 
 def counted(route: str, outcome: str, enforced: str) -> float:
     return registry.get_sample_value("gate_shadow_decisions_total", {"route": route, "outcome": outcome, "enforced": enforced}) or 0.0
 
 
-async def test_refusals_are_kept_whatever_refused_them(tmp_path: Path) -> None:
+async def test_denials_are_recorded_for_any_cause(tmp_path: Path) -> None:
     routes: list[dict[str, Any]] = [
         {"prefix": "/office", **PUBLIC, "policy": [{"deny": {"not": OFFICE}}]},
         {"prefix": "/open", **PUBLIC},
@@ -39,21 +37,21 @@ async def test_refusals_are_kept_whatever_refused_them(tmp_path: Path) -> None:
     ]
     async with proxied(tmp_path, *routes) as gate:
         for path in ("/office", "/open", "/open", "/else", "//office/x", "/private?token=1", "/private"):
-            await gate.ask(f"https://app.example.com{path}")
-        assert [(path, outcome) for path, outcome, _ in await kept(gate)] == [
+            await gate.send(f"https://app.example.com{path}")
+        assert [(path, outcome) for path, outcome, _ in await recorded(gate)] == [
             ("/office", "forbidden"),
             ("/open", "allowed"),
             ("/else", "no route"),
             ("//office/x", "no route"),
             ("/private", "sign in"),
         ]
-        assert all(judged.duration_seconds > 0 for judged in gate.kept)
+        assert all(entry.duration_seconds > 0 for entry in gate.entries)
 
 
-async def test_a_path_with_two_readings_is_kept_as_refused(tmp_path: Path) -> None:
+async def test_ambiguous_path_is_recorded_as_refused(tmp_path: Path) -> None:
     async with proxied(tmp_path, {"prefix": "/admin", "name": "hidden", "allowed_users": ["ann@corp.com"]}, PUBLIC) as gate:
-        answer = await gate.ask("https://app.example.com/;x/admin/x")
-        ((path, outcome, problem),) = await kept(gate)
+        answer = await gate.send("https://app.example.com/;x/admin/x")
+        ((path, outcome, problem),) = await recorded(gate)
     assert (path, outcome) == ("/;x/admin/x", "bad request")
     assert "as /admin/x," in problem
     assert "route 'hidden'" in problem
@@ -63,7 +61,7 @@ async def test_a_path_with_two_readings_is_kept_as_refused(tmp_path: Path) -> No
     assert b"hidden" not in answer.body
 
 
-async def test_what_is_in_shadow_changes_no_answer_and_is_counted_logged_and_kept(tmp_path: Path) -> None:
+async def test_shadow_policy_changes_no_response_and_is_counted_logged_and_recorded(tmp_path: Path) -> None:
     closes = {"name": "closes", **PUBLIC, "policy": [{**SHADOW, "deny": {"not": OFFICE}}]}
     async with proxied(
         tmp_path, {**closes, "prefix": "/closes"}, {**PUBLIC, **SHADOW, "name": "opens"}, {"allowed_users": ["ann@corp.com"]}
@@ -71,11 +69,11 @@ async def test_what_is_in_shadow_changes_no_answer_and_is_counted_logged_and_kep
         before = counted("closes", "forbidden", "allowed"), counted("opens", "allowed", "sign in")
         with capture_logs() as logs:
             statuses = [
-                (await gate.ask(f"https://app.example.com/{path}", headers={"accept": "text/html"})).status
+                (await gate.send(f"https://app.example.com/{path}", headers={"accept": "text/html"})).status
                 for path in ("closes", "closes", "x")
             ]
         after = counted("closes", "forbidden", "allowed"), counted("opens", "allowed", "sign in")
-        outcomes = [(path, outcome) for path, outcome, _ in await kept(gate)]
+        outcomes = [(path, outcome) for path, outcome, _ in await recorded(gate)]
     assert statuses == [200, 200, 302]
     assert (after[0] - before[0], after[1] - before[1]) == (2, 1)
     assert [(entry["route"], entry["outcome"], entry["enforced"]) for entry in logs if entry["event"] == "shadow decision"] == [
@@ -90,7 +88,7 @@ async def test_what_would_come_out_the_same_is_counted_and_not_logged(tmp_path: 
     async with proxied(tmp_path, {"name": "same", **PUBLIC, "policy": [{**SHADOW, "deny": {"http_path": "/never"}}]}) as gate:
         before = counted("same", "allowed", "allowed")
         with capture_logs() as logs:
-            await gate.ask("https://app.example.com/")
+            await gate.send("https://app.example.com/")
         assert counted("same", "allowed", "allowed") - before == 1
     assert [entry for entry in logs if entry["event"] == "shadow decision"] == []
 
@@ -98,20 +96,20 @@ async def test_what_would_come_out_the_same_is_counted_and_not_logged(tmp_path: 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, dict[str, object]]]:
     written: list[tuple[int, dict[str, object]]] = []
-    monkeypatch.setattr("proxy.observe.request_recorder.log_access_lazy", lambda level, told: written.append((level, told())))
+    monkeypatch.setattr(
+        "proxy.observe.request_recorder.log_access_lazy", lambda level, build_fields: written.append((level, build_fields()))
+    )
     return written
 
 
 @pytest.mark.parametrize(("status", "level"), [(404, logging.INFO), (503, logging.WARNING)])
-async def test_what_we_answer_ourselves_is_told_as_its_page_tells_it(
-    lines: list[tuple[int, dict[str, object]]], status: int, level: int
-) -> None:
+async def test_gate_response_is_recorded_as_its_page_describes(lines: list[tuple[int, dict[str, object]]], status: int, level: int) -> None:
     answer, incoming = Answer(), incoming_from("https://nobody.example/x?token=secret")
     story = PageLog(incoming, answer.send)
     await send_denial(incoming, Deny(status, "Nothing is here."), story.send)
     story.emit()
-    ((told_level, fields),) = lines
-    assert (answer.status, told_level) == (status, level)
+    ((access_level, fields),) = lines
+    assert (answer.status, access_level) == (status, level)
     wanted = {"request_id": incoming.request_id, "host": "nobody.example", "path": "/x", "status": status, "reason": "Nothing is here."}
     assert wanted.items() <= fields.items()
     assert "secret" not in str(fields)

@@ -8,33 +8,33 @@ import pytest
 from authorize.policy.policy_request import PolicyRequest
 from proxy.observe.request_spans import name_builtin_span, recording_status, start_request_span
 from tests.support.asgi import incoming_from
-from tests.support.kept_spans import KeptSpans
 from tests.support.proxied import proxied
+from tests.support.span_recorder import SpanRecorder
 
 SECRET = "hidden-from-everybody"
 PUBLIC = {"allow_public_unauthenticated_access": True}
 
 
 @pytest.fixture
-def spans(tmp_path: Path) -> Iterator[KeptSpans]:
-    kept = KeptSpans(tmp_path)
-    yield kept
-    kept.tracer.stop()
+def spans(tmp_path: Path) -> Iterator[SpanRecorder]:
+    recorder = SpanRecorder(tmp_path)
+    yield recorder
+    recorder.tracer.stop()
 
 
-async def test_a_request_is_told_without_anything_secret(spans: KeptSpans, tmp_path: Path) -> None:
+async def test_request_is_recorded_without_secrets(spans: SpanRecorder, tmp_path: Path) -> None:
     url = f"https://app.example.com/papers?token={SECRET}"
     headers = dict.fromkeys(("cookie", "authorization", "referer"), SECRET)
     async with proxied(tmp_path, {"prefix": "/papers", **PUBLIC}) as gate:
         root = start_request_span(spans.tracer, incoming_from(url))
         assert root is not None
         with root:
-            answer = await gate.ask(url, headers=headers)
+            answer = await gate.send(url, headers=headers)
         assert answer.status == 200
-        (asked,) = gate.canary.requests
-    told = {span.name: span for span in spans.ended()}
-    assert told.keys() == {"authorize", "upstream", "GET app.example.com/papers"}
-    whole, upstream = told["GET app.example.com/papers"], told["upstream"]
+        (upstream_request,) = gate.canary.requests
+    by_name = {span.name: span for span in spans.ended()}
+    assert by_name.keys() == {"authorize", "upstream", "GET app.example.com/papers"}
+    whole, upstream = by_name["GET app.example.com/papers"], by_name["upstream"]
     assert dict(whole.attributes) == {
         "http.request.method": "GET",
         "gate.request_id": "f" * 32,
@@ -47,20 +47,20 @@ async def test_a_request_is_told_without_anything_secret(spans: KeptSpans, tmp_p
         "http.response.status_code": 200,
     }
     assert upstream.attributes["server.address"] == "127.0.0.1"
-    (named,) = asked.values(b"traceparent")
+    (named,) = upstream_request.values(b"traceparent")
     assert named.decode().split("-")[2] == f"{upstream.get_span_context().span_id:016x}"
     assert SECRET not in "".join(span.to_json() for span in spans.spans)
 
 
-async def test_an_upstream_hears_what_its_client_said_where_nothing_is_traced(tmp_path: Path) -> None:
+async def test_untraced_upstream_receives_client_trace_headers(tmp_path: Path) -> None:
     written = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "b3": "0"}
     async with proxied(tmp_path, PUBLIC) as gate:
-        await gate.ask("https://app.example.com/", headers=written)
-        (asked,) = gate.canary.requests
-    assert {name: asked.values(name.encode()) for name in written} == {name: [value.encode()] for name, value in written.items()}
+        await gate.send("https://app.example.com/", headers=written)
+        (upstream_request,) = gate.canary.requests
+    assert {name: upstream_request.values(name.encode()) for name in written} == {name: [value.encode()] for name, value in written.items()}
 
 
-async def test_a_method_that_a_client_made_up_is_no_name(spans: KeptSpans) -> None:
+async def test_a_method_that_a_client_made_up_is_no_name(spans: SpanRecorder) -> None:
     root = start_request_span(spans.tracer, incoming_from("https://app.example.com/", method="BREW"))
     assert root is not None
     with root:
@@ -71,7 +71,7 @@ async def test_a_method_that_a_client_made_up_is_no_name(spans: KeptSpans) -> No
 
 
 @pytest.mark.parametrize(("status", "is_error"), [(200, False), (403, False), (502, True)])
-async def test_the_status_of_an_answer_is_told_and_passes(spans: KeptSpans, status: int, is_error: bool) -> None:
+async def test_response_status_is_recorded_and_forwarded(spans: SpanRecorder, status: int, is_error: bool) -> None:
     sent: list[object] = []
 
     async def send(message: dict[str, object]) -> None:

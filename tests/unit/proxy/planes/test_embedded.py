@@ -17,10 +17,10 @@ from proxy.observe.request_recorder import CLIENT_CLOSED
 from proxy.planes.open_streams import OpenStreams
 from proxy.planes.tracked_stream import open_stream
 from proxy.verdict import RequestDecision
-from tests.support.asgi import CURL, NAVIGATION, SCRIPT, Answer, body_of, incoming_from
+from tests.support.asgi import CURL, NAVIGATION, SCRIPT, Answer, chunked_receive, incoming_from
 from tests.support.proxied import proxied
 from tests.support.signed_in import sign_in
-from tests.support.upstream import CanaryUpstream, Conversation
+from tests.support.upstream import Exchange, RawUpstream
 from tests.unit.authorize.builders import user
 from tests.unit.proxy.forwarding.test_tunnel import Recorder
 
@@ -44,9 +44,9 @@ PUBLIC = {"allow_public_unauthenticated_access": True}
         (NAVIGATION | {"cookie": "_gate=forged"}, 302),
     ],
 )
-async def test_nobody_gets_through_unless_signed_in(headers: dict[str, str], status: int, tmp_path: Path) -> None:
+async def test_unauthenticated_request_is_not_forwarded(headers: dict[str, str], status: int, tmp_path: Path) -> None:
     async with proxied(tmp_path, ANYONE) as gate:
-        answer = await gate.ask(URL, headers=headers)
+        answer = await gate.send(URL, headers=headers)
         assert gate.canary.connections == 0
     assert answer.status == status
     assert (answer.values("location") != [], answer.values("set-cookie") != []) == (status == 302, status == 302)
@@ -55,17 +55,17 @@ async def test_nobody_gets_through_unless_signed_in(headers: dict[str, str], sta
 
 async def test_a_grpc_client_that_is_not_signed_in_gets_unauthenticated(tmp_path: Path) -> None:
     async with proxied(tmp_path, ANYONE) as gate:
-        answer = await gate.ask(URL, method="POST", headers={"content-type": "application/grpc"})
+        answer = await gate.send(URL, method="POST", headers={"content-type": "application/grpc"})
     assert (answer.status, answer.header("grpc-status")) == (200, "16")
 
 
-async def test_a_refused_person_reads_why_and_what_to_do(tmp_path: Path) -> None:
+async def test_denied_user_reads_reason_and_next_step(tmp_path: Path) -> None:
     (groups := tmp_path / "groups.yaml").write_text("users: []\n")  # a directory says which groups there are, not the claim
     async with proxied(tmp_path, {"allowed_groups": ["finance"]}, directory_file=str(groups)) as gate:
         bob = await sign_in(gate.broker, gate.options, "bob", groups=("sales",))
         cookie = {"cookie": bob.cookie("app.example.com")}
-        page = await gate.ask(URL, headers={**NAVIGATION, **cookie})
-        script = await gate.ask(URL, headers={**SCRIPT, **cookie})
+        page = await gate.send(URL, headers={**NAVIGATION, **cookie})
+        script = await gate.send(URL, headers={**SCRIPT, **cookie})
         assert gate.canary.connections == 0
     assert page.status == script.status == 403
     assert b"none of your groups is listed" in page.body
@@ -77,7 +77,7 @@ async def test_a_refused_person_reads_why_and_what_to_do(tmp_path: Path) -> None
 
 async def test_a_host_that_no_route_has_is_404(tmp_path: Path) -> None:
     async with proxied(tmp_path, ANYONE) as gate:
-        assert (await gate.ask("https://other.example.com/")).status == 404
+        assert (await gate.send("https://other.example.com/")).status == 404
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ async def test_a_host_that_no_route_has_is_404(tmp_path: Path) -> None:
 )
 async def test_a_script_reads_its_401_only_from_origins_we_know(route: dict, origin: str, is_readable: bool, tmp_path: Path) -> None:
     async with proxied(tmp_path, route) as gate:
-        answer = await gate.ask(URL, headers={**SCRIPT, "origin": origin})
+        answer = await gate.send(URL, headers={**SCRIPT, "origin": origin})
     assert answer.status == 401
     assert answer.values("access-control-allow-origin") == ([origin] if is_readable else [])
 
@@ -100,14 +100,14 @@ async def test_a_script_reads_its_401_only_from_origins_we_know(route: dict, ori
 async def test_a_redirect_route_redirects_without_sign_in(tmp_path: Path) -> None:
     route = {"redirect": {"host_redirect": "new.example.com", "response_code": 308}}
     async with proxied(tmp_path, route) as gate:
-        answer = await gate.ask(URL)
+        answer = await gate.send(URL)
     assert (answer.status, answer.header("location")) == (308, "https://new.example.com/page?q=1")
     assert answer.values("strict-transport-security") != []
 
 
-async def test_a_websocket_is_refused_where_the_route_carries_none(tmp_path: Path) -> None:
+async def test_websocket_is_refused_where_the_route_disables_it(tmp_path: Path) -> None:
     async with proxied(tmp_path, PUBLIC) as gate:
-        answer = await gate.ask(URL, headers={"connection": "upgrade", "upgrade": "websocket"})
+        answer = await gate.send(URL, headers={"connection": "upgrade", "upgrade": "websocket"})
         assert gate.canary.connections == 0
     assert answer.status == 403
 
@@ -115,7 +115,7 @@ async def test_a_websocket_is_refused_where_the_route_carries_none(tmp_path: Pat
 async def test_another_upgrade_is_an_ordinary_request(tmp_path: Path) -> None:
     async with proxied(tmp_path, PUBLIC) as gate:
         headers = {"connection": "Upgrade, HTTP2-Settings", "upgrade": "h2c", "http2-settings": "AAMAAABkAAQAAP__"}
-        assert (await gate.ask(URL, headers=headers)).status == 200
+        assert (await gate.send(URL, headers=headers)).status == 200
         (received,) = gate.canary.requests
     assert b"upgrade" not in received.head.lower()
     assert b"http2-settings" not in received.head.lower()
@@ -123,43 +123,43 @@ async def test_another_upgrade_is_an_ordinary_request(tmp_path: Path) -> None:
 
 async def test_an_upstream_that_is_not_there_is_502(tmp_path: Path) -> None:
     async with proxied(tmp_path, {**PUBLIC, "to": "http://127.0.0.1:9"}) as gate:
-        answer = await gate.ask(URL, headers=NAVIGATION)
+        answer = await gate.send(URL, headers=NAVIGATION)
     assert answer.status == 502
     assert b"127.0.0.1" not in answer.body
 
 
-async def test_an_upstream_that_only_envoy_reaches_is_not_asked_by_gate(tmp_path: Path) -> None:
+async def test_upstream_reachable_by_envoy_only_is_not_contacted_by_gate(tmp_path: Path) -> None:
     """Requests come to gate's own plane while Envoy has no control connection, which would know how to end them."""
     async with proxied(tmp_path, {**PUBLIC, "upstream_http2": True}, data_plane="envoy") as gate:
-        answer = await gate.ask(URL)
+        answer = await gate.send(URL)
         assert gate.canary.connections == 0
     assert answer.status == 503
 
 
 async def test_an_upstream_that_does_not_answer_in_time_is_504(tmp_path: Path) -> None:
-    async def silent(conversation: Conversation) -> None:
+    async def silent(conversation: Exchange) -> None:
         await conversation.request()
         await conversation.ended()
 
-    async with proxied(tmp_path, {**PUBLIC, "timeout": "40ms"}, canary=CanaryUpstream(script=silent)) as gate:
-        assert (await asyncio.wait_for(gate.ask(URL), 5)).status == 504
+    async with proxied(tmp_path, {**PUBLIC, "timeout": "40ms"}, canary=RawUpstream(script=silent)) as gate:
+        assert (await asyncio.wait_for(gate.send(URL), 5)).status == 504
 
 
 async def test_an_ended_session_is_refused_at_its_next_request(tmp_path: Path) -> None:
     async with proxied(tmp_path, ANYONE) as gate:
         ann = await sign_in(gate.broker, gate.options)
         headers = {"cookie": ann.cookie("app.example.com")}
-        assert (await gate.ask(URL, headers=headers)).status == 200
+        assert (await gate.send(URL, headers=headers)).status == 200
         await gate.broker.delete("session", ann.session.id)
-        assert (await gate.ask(URL, headers=headers)).status == 401
+        assert (await gate.send(URL, headers=headers)).status == 401
 
 
 async def test_a_cookie_of_another_host_is_worth_nothing(tmp_path: Path) -> None:
     other = {"from": "https://other.example.com", **ANYONE}
     async with proxied(tmp_path, ANYONE, other) as gate:
         ann = await sign_in(gate.broker, gate.options)
-        assert (await gate.ask(URL, headers={"cookie": ann.cookie("other.example.com")})).status == 401
-        assert (await gate.ask(URL, headers={"cookie": ann.cookie("app.example.com:8443")})).status == 401
+        assert (await gate.send(URL, headers={"cookie": ann.cookie("other.example.com")})).status == 401
+        assert (await gate.send(URL, headers={"cookie": ann.cookie("app.example.com:8443")})).status == 401
 
 
 async def test_each_request_is_one_line_in_the_log_without_its_query(
@@ -169,7 +169,7 @@ async def test_each_request_is_one_line_in_the_log_without_its_query(
     async with proxied(tmp_path, ANYONE) as gate:
         ann = await sign_in(gate.broker, gate.options)
         capsys.readouterr()
-        await gate.ask("https://app.example.com/page?token=s3cret", headers={"cookie": ann.cookie("app.example.com")})
+        await gate.send("https://app.example.com/page?token=s3cret", headers={"cookie": ann.cookie("app.example.com")})
         output = capsys.readouterr().out
     line = json.loads(output)
     expected = {"event": "request", "method": "GET", "host": "app.example.com", "path": "/page", "status": 200, "level": "info"}
@@ -185,14 +185,14 @@ async def test_trouble_is_a_warning_that_names_the_problem(
     caplog.set_level(logging.WARNING, "gate.access")
     async with proxied(tmp_path, {**PUBLIC, "to": "http://127.0.0.1:9"}) as gate:
         capsys.readouterr()
-        await gate.ask(URL)
-        await gate.ask("https://unknown.example.com/")
+        await gate.send(URL)
+        await gate.send("https://unknown.example.com/")
         (line,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert (line["status"], line["level"]) == (502, "warning")
     assert line["problem"].startswith("upstream 127.0.0.1:9 refused the connection")
 
 
-async def test_a_client_that_left_before_it_was_refused_is_no_failure_of_ours(
+async def test_client_disconnect_before_refusal_is_no_internal_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def gone(message: dict) -> None:
@@ -202,11 +202,11 @@ async def test_a_client_that_left_before_it_was_refused_is_no_failure_of_ours(
     async with proxied(tmp_path, ANYONE) as gate:
         capsys.readouterr()
         with pytest.raises(ConnectionError):
-            await gate.plane(incoming_from(URL), body_of(), gone)
+            await gate.plane(incoming_from(URL), chunked_receive(), gone)
         assert json.loads(capsys.readouterr().out)["status"] == CLIENT_CLOSED
 
 
-async def test_whose_refusal_was_not_received_was_refused_all_the_same(
+async def test_undelivered_refusal_is_recorded_as_refusal(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def gone(message: dict) -> None:
@@ -216,32 +216,32 @@ async def test_whose_refusal_was_not_received_was_refused_all_the_same(
     async with proxied(tmp_path, {**PUBLIC, "to": "http://127.0.0.1:9"}) as gate:
         capsys.readouterr()
         with pytest.raises(ConnectionError):
-            await gate.plane(incoming_from(URL), body_of(), gone)
+            await gate.plane(incoming_from(URL), chunked_receive(), gone)
         line = json.loads(capsys.readouterr().out)
     assert (line["status"], "problem" in line) == (502, True)
 
 
 async def test_a_post_streams_its_body(tmp_path: Path) -> None:
     async with proxied(tmp_path, PUBLIC) as gate:
-        answer = await gate.ask(URL, b"one", b"two", method="POST", headers={"transfer-encoding": "chunked"})
+        answer = await gate.send(URL, b"one", b"two", method="POST", headers={"transfer-encoding": "chunked"})
         (received,) = gate.canary.requests
     assert (answer.status, received.body) == (200, b"onetwo")
 
 
 async def test_a_stream_ends_with_its_session(tmp_path: Path) -> None:
-    async def endless(conversation: Conversation) -> None:
+    async def endless(conversation: Exchange) -> None:
         await conversation.request()
         await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
         await conversation.ended()
 
-    async with proxied(tmp_path, ANYONE, canary=CanaryUpstream(script=endless)) as gate:
+    async with proxied(tmp_path, ANYONE, canary=RawUpstream(script=endless)) as gate:
         ann = await sign_in(gate.broker, gate.options)
         answer = Recorded()
         incoming = incoming_from(URL, headers={"cookie": ann.cookie("app.example.com")})
-        carried = asyncio.ensure_future(gate.plane(incoming, body_of(), answer.send))
+        forwarding = asyncio.ensure_future(gate.plane(incoming, chunked_receive(), answer.send))
         await asyncio.wait_for(answer.has_body.wait(), 5)
         gate.streams.on_change(RecordChange(9, "session", ann.session.id, None))
-        await asyncio.wait_for(carried, 5)
+        await asyncio.wait_for(forwarding, 5)
     assert answer.was_aborted
     assert not answer.ended
 
@@ -250,8 +250,8 @@ async def test_a_stream_ends_with_its_session(tmp_path: Path) -> None:
 async def test_a_stream_that_time_may_end_is_known_as_one(expires_by_time: bool, tmp_path: Path) -> None:
     criterion = {"time_of_day": {"before": "24:00"}} if expires_by_time else {"http_method": "GET"}
     async with proxied(tmp_path, {"policy": [{"allow": criterion}]}) as gate:
-        opened, gate.streams.open = [], lambda *told, **more: opened.append(more) or OpenStreams.open(gate.streams, *told, **more)
-        assert (await gate.ask(URL)).status == 200
+        opened, gate.streams.open = [], lambda *arguments, **more: opened.append(more) or OpenStreams.open(gate.streams, *arguments, **more)
+        assert (await gate.send(URL)).status == 200
     assert opened == [{"expires_by_time": expires_by_time, "needs_provider": False, "expires_at": math.inf}]
 
 
@@ -269,20 +269,20 @@ async def test_a_stream_of_a_token_is_known_as_one_that_time_and_the_provider_ma
     assert (by_session.expires_by_time, by_session.needs_provider) == (False, False)
 
 
-async def test_a_request_whose_session_ends_before_its_answer_is_401(tmp_path: Path) -> None:
-    heard = asyncio.Event()
+async def test_request_with_session_ending_before_response_is_401(tmp_path: Path) -> None:
+    received = asyncio.Event()
 
-    async def silent(conversation: Conversation) -> None:
+    async def silent(conversation: Exchange) -> None:
         await conversation.request()
-        heard.set()
+        received.set()
         await conversation.ended()
 
-    async with proxied(tmp_path, ANYONE, canary=CanaryUpstream(script=silent)) as gate:
+    async with proxied(tmp_path, ANYONE, canary=RawUpstream(script=silent)) as gate:
         ann = await sign_in(gate.broker, gate.options)
-        asked = asyncio.ensure_future(gate.ask(URL, headers={"cookie": ann.cookie("app.example.com")}))
-        await asyncio.wait_for(heard.wait(), 5)
+        pending = asyncio.ensure_future(gate.send(URL, headers={"cookie": ann.cookie("app.example.com")}))
+        await asyncio.wait_for(received.wait(), 5)
         gate.streams.on_change(RecordChange(9, "session", ann.session.id, None))
-        assert (await asyncio.wait_for(asked, 5)).status == 401
+        assert (await asyncio.wait_for(pending, 5)).status == 401
 
 
 class Recorded(Answer):
@@ -303,8 +303,8 @@ class Recorded(Answer):
 async def test_a_session_is_seen_where_it_was_let_in(tmp_path: Path) -> None:
     async with proxied(tmp_path, {"allowed_users": ["ann@example.com"]}) as gate:
         ann, bob = await sign_in(gate.broker, gate.options), await sign_in(gate.broker, gate.options, "bob")
-        for person in (ann, bob):
-            await gate.ask(URL, headers={"cookie": person.cookie("app.example.com")})
+        for user in (ann, bob):
+            await gate.send(URL, headers={"cookie": user.cookie("app.example.com")})
     assert [(session_id, host) for session_id, _, host in gate.seen] == [(ann.session.id, "app.example.com")]
 
 
@@ -317,7 +317,7 @@ def tunnel_request(**extensions):
     return incoming
 
 
-async def test_a_tunnel_is_counted_and_what_it_carried(tmp_path):
+async def test_tunnel_and_its_bytes_are_counted(tmp_path):
     async def serve(reader, writer):
         writer.write(b"banner")
         await reader.read()
@@ -337,8 +337,8 @@ async def test_a_tunnel_is_counted_and_what_it_carried(tmp_path):
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         to = f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with proxied(tmp_path, {**TUNNEL, "to": to}) as proxy:
-            asked = tunnel_request(**{"gate.tunnel": {"take_over": take_over, "half_closes": True}})
-            resources = asyncio.ensure_future(proxy.plane(asked, body_of(), Answer().send))
+            tunnel_scope = tunnel_request(**{"gate.tunnel": {"take_over": take_over, "half_closes": True}})
+            resources = asyncio.ensure_future(proxy.plane(tunnel_scope, chunked_receive(), Answer().send))
             async with asyncio.timeout(10):
                 while client.written != b"banner":
                     await asyncio.sleep(0.01)
@@ -353,14 +353,14 @@ async def test_one_session_has_only_so_many_tunnels(tmp_path, monkeypatch):
     monkeypatch.setattr("proxy.planes.embedded.MAX_TUNNELS_PER_CLIENT", 0)
     async with proxied(tmp_path, {**TUNNEL, "to": "tcp://127.0.0.1:9"}) as proxy:
         answer = Answer()
-        await proxy.plane(tunnel_request(**{"gate.tunnel": {"take_over": None, "half_closes": True}}), body_of(), answer.send)
+        await proxy.plane(tunnel_request(**{"gate.tunnel": {"take_over": None, "half_closes": True}}), chunked_receive(), answer.send)
         assert (answer.status, b"Too many tunnels" in answer.body) == (429, True)
 
 
 async def test_a_server_that_can_not_hand_a_connection_over_opens_no_tunnel(tmp_path):
     async with proxied(tmp_path, {**TUNNEL, "to": "tcp://127.0.0.1:9"}) as proxy:
         answer = Answer()
-        await proxy.plane(tunnel_request(), body_of(), answer.send)
+        await proxy.plane(tunnel_request(), chunked_receive(), answer.send)
         assert answer.status == 501
 
 
@@ -368,13 +368,13 @@ def sample(name, **labels):
     return metrics.registry.get_sample_value(name, labels)
 
 
-async def test_what_an_application_can_no_longer_be_told_of_goes_on_no_more(tmp_path: Path) -> None:
+async def test_stream_with_unsendable_identity_ends(tmp_path: Path) -> None:
     wants = {**ANYONE, "set_request_headers": {"Authorization": "Key ${claim.key}"}}
     async with proxied(tmp_path, wants) as gate:
         ann = await sign_in(gate.broker, gate.options)
         headers = {**NAVIGATION, "cookie": ann.cookie("app.example.com")}
         assert not await gate.plane.reauthorize(incoming_from(URL, headers=headers))
-        page = await gate.ask(URL, headers=headers)
+        page = await gate.send(URL, headers=headers)
     assert page.status == 403
     assert b"claim.key" in page.body
     assert gate.canary.connections == 0

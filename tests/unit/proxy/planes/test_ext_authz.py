@@ -27,7 +27,7 @@ POLICY = [
 ]
 
 
-class Asking:
+class PolicyClient:
     def __init__(self, directory: Path, **settings: Any):
         self.options, self.broker = make_options(directory, policy=POLICY, **settings), MemoryStore()
         self.seen: list[tuple[str, float, str]] = []
@@ -47,53 +47,58 @@ class Asking:
 
 
 @pytest.fixture
-def envoy(tmp_path: Path) -> Asking:
-    return Asking(tmp_path)
+def envoy(tmp_path: Path) -> PolicyClient:
+    return PolicyClient(tmp_path)
 
 
 @pytest.mark.parametrize("name", [b"remote-user", b"Remote_User", b"remote.groups"])
-async def test_what_the_application_is_told_on_another_route_nobody_says(envoy: Asking, name: bytes) -> None:
+async def test_identity_headers_of_another_route_are_stripped(envoy: PolicyClient, name: bytes) -> None:
     assert (await envoy.cut((name, b"admin")))[1] == [name]
 
 
 @pytest.mark.parametrize("name", [b"X-Gate-Jwt-Assertion", b"x_gate_claim_email", b"X.Gate.Claim.Groups", b"xgatejwtassertion"])
-async def test_every_spelling_of_an_identity_header_is_taken_away(envoy: Asking, name: bytes) -> None:
+async def test_every_spelling_of_an_identity_header_is_taken_away(envoy: PolicyClient, name: bytes) -> None:
     assert (await envoy.cut((name, b"forged")))[1] == [name]
 
 
-async def test_cookies_of_others_stay_and_ours_go(envoy: Asking) -> None:
+async def test_gate_cookies_are_stripped_and_others_forwarded(envoy: PolicyClient) -> None:
     assert await envoy.cut((b"cookie", b"a=b; _gate=x; _gate_csrf=y; c=d")) == ({b"cookie": b"a=b; c=d"}, [])
     assert await envoy.cut((b"cookie", b"_gate=x")) == ({}, [b"cookie"])
     assert await envoy.cut((b"authorization", b"Bearer theirs")) == ({b"authorization": b"Bearer theirs"}, [])
 
 
-async def test_no_credential_goes_with_a_preflight(envoy: Asking) -> None:
+async def test_no_credential_goes_with_a_preflight(envoy: PolicyClient) -> None:
     preflight = {"method": "OPTIONS", "origin": b"https://o.example", "access_control_request_method": b"PUT", "target": "/own/"}
-    told = ((b"cookie", b"a=b"), (b"authorization", b"Bearer theirs"))
-    assert await envoy.cut(*told, **preflight) == ({}, [b"authorization", b"cookie"])
+    request_headers = ((b"cookie", b"a=b"), (b"authorization", b"Bearer theirs"))
+    assert await envoy.cut(*request_headers, **preflight) == ({}, [b"authorization", b"cookie"])
 
 
-async def test_what_the_envoy_itself_says_of_the_client_stays_and_what_the_client_said_before_it_goes(envoy: Asking) -> None:
-    told = ((b"x-forwarded-for", b"10.0.0.1, 192.0.2.1"), (b"x-forwarded-proto", b"https"), (b"x-request-id", b"1"), (b"forwarded", b"x"))
-    assert await envoy.cut(*told) == ({b"x-forwarded-for": b"192.0.2.1"}, [b"forwarded"])
+async def test_envoy_headers_stay_and_client_supplied_ones_are_stripped(envoy: PolicyClient) -> None:
+    headers = (
+        (b"x-forwarded-for", b"10.0.0.1, 192.0.2.1"),
+        (b"x-forwarded-proto", b"https"),
+        (b"x-request-id", b"1"),
+        (b"forwarded", b"x"),
+    )
+    assert await envoy.cut(*headers) == ({b"x-forwarded-for": b"192.0.2.1"}, [b"forwarded"])
     assert (await envoy.cut((b"x_request_id", b"1"), (b"x-envoy-x", b"1")))[1] == [b"x-envoy-x", b"x_request_id"]
 
 
-async def test_a_request_without_one_reading_or_by_another_route_is_refused(envoy: Asking) -> None:
+async def test_a_request_without_one_reading_or_by_another_route_is_refused(envoy: PolicyClient) -> None:
     for more, status in (({"parse_error": BadRequest("the path is odd")}, 400), ({"route_id": "another"}, 503)):
         answer = await envoy.respond(**more)
         assert isinstance(answer, DeniedResponse)
         assert answer.status == status
 
 
-async def test_whom_to_write_to_stands_on_what_an_envoy_shows(tmp_path: Path) -> None:
-    envoy = Asking(tmp_path, support_contact="help@corp.com")
+async def test_contact_is_displayed_on_envoy_pages(tmp_path: Path) -> None:
+    envoy = PolicyClient(tmp_path, support_contact="help@corp.com")
     answer = await envoy.respond((b"accept", b"text/html"), parse_error=BadRequest("the path is odd"))
     assert isinstance(answer, DeniedResponse)
     assert b'href="mailto:help@corp.com?subject=' in answer.body
 
 
-async def test_a_session_was_seen_where_its_request_may_pass(envoy: Asking) -> None:
+async def test_a_session_was_seen_where_its_request_may_pass(envoy: PolicyClient) -> None:
     ann = await sign_in(envoy.broker, envoy.options)
     cookie = (b"cookie", ann.cookie("app.example.com").encode())
     for more in ({"target": "/.gate/x"}, {"route_id": "another"}, {"target": "/own/?gate_session=x"}):

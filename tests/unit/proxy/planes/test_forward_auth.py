@@ -25,7 +25,7 @@ from proxy.planes.shared_resources import SharedResources
 from proxy.reserved_paths import RequestHandler
 from proxy.rewriting.header_names import fold, is_reserved_header
 from proxy.service import ProxyService
-from tests.support.asgi import NAVIGATION, SCRIPT, Answer, body_of, http_scope, incoming_from
+from tests.support.asgi import NAVIGATION, SCRIPT, Answer, chunked_receive, http_scope, incoming_from
 from tests.support.internal_headers import dropped_names
 from tests.support.options import make_options
 from tests.support.signed_in import SignedIn, sign_in
@@ -66,7 +66,7 @@ ROUTES = [
 
 
 @dataclass
-class Asked:
+class Front:
     options: Any
     broker: MemoryStore
     proxy: ProxyService
@@ -83,7 +83,7 @@ class Asked:
 
         incoming = self.proxy.receive(http_scope(f"{FORWARD}{path}", **scope))
         assert self.proxy.find_handler(incoming) is RequestHandler.FORWARD_AUTH
-        await self.proxy.forward_auth(incoming, body_of(), answer.send, own_page)
+        await self.proxy.forward_auth(incoming, chunked_receive(), answer.send, own_page)
         assert answer.starts == 1
         return answer
 
@@ -92,7 +92,7 @@ class Asked:
 
 
 @asynccontextmanager
-async def asked(directory: Path, **settings: Any) -> AsyncIterator[Asked]:
+async def front_for(directory: Path, **settings: Any) -> AsyncIterator[Front]:
     options = make_options(
         directory, policy=ROUTES, forward_auth_url=FORWARD, trusted_proxies=["10.0.0.0/8"], groups_claim="groups",
         jwt_claims_headers=["email", "nickname"], **settings,
@@ -100,27 +100,27 @@ async def asked(directory: Path, **settings: Any) -> AsyncIterator[Asked]:
     broker = MemoryStore()
     authorize = AuthorizeService(options, Replica(broker), SigningKey.from_options(options))
     seen: list[tuple[str, float, str]] = []
-    resources = SharedResources(on_session_activity=lambda *who_when_where: seen.append(who_when_where))
-    yield Asked(options, broker, ProxyService(options, AuthorizationPipeline(options, authorize, resources), resources), seen, [])
+    resources = SharedResources(on_session_activity=lambda *activity: seen.append(activity))
+    yield Front(options, broker, ProxyService(options, AuthorizationPipeline(options, authorize, resources), resources), seen, [])
     await resources.client.close()
 
 
 @pytest.fixture
-async def front(tmp_path: Path) -> AsyncIterator[Asked]:
-    async with asked(tmp_path) as ready:
+async def front(tmp_path: Path) -> AsyncIterator[Front]:
+    async with front_for(tmp_path) as ready:
         yield ready
 
 
 @pytest.fixture
-async def ann(front: Asked) -> SignedIn:
+async def ann(front: Front) -> SignedIn:
     return await sign_in(front.broker, front.options)
 
 
-def cookie(person: SignedIn, *more: str) -> dict[str, str]:
-    return {"cookie": "; ".join([*more, person.cookie("app.example.com")])}
+def cookie(user: SignedIn, *more: str) -> dict[str, str]:
+    return {"cookie": "; ".join([*more, user.cookie("app.example.com")])}
 
 
-async def test_a_permission_tells_who_is_asking_and_replaces_what_the_client_claimed(front: Asked, ann: SignedIn) -> None:
+async def test_permission_sets_identity_and_replaces_client_claims(front: Front, ann: SignedIn) -> None:
     answer = await front.verify("/page?q=1", headers=cookie(ann, "theirs=1"))
     assert (answer.status, answer.body) == (200, b"")
     assert answer.header("x-gate-claim-email") == "ann@example.com"
@@ -129,37 +129,37 @@ async def test_a_permission_tells_who_is_asking_and_replaces_what_the_client_cla
     assert answer.values("cookie") == ["theirs=1"]
     assert answer.values("authorization") == [""]
     assert answer.header("cache-control") == "no-store"
-    assert [(who, host) for who, _, host in front.seen] == [("session-of-ann", "app.example.com")]
+    assert [(session_id, host) for session_id, _, host in front.seen] == [("session-of-ann", "app.example.com")]
 
 
-async def test_the_root_permits_what_verify_permits(front: Asked, ann: SignedIn) -> None:
+async def test_the_root_permits_what_verify_permits(front: Front, ann: SignedIn) -> None:
     answer = await front.ask(f"/?uri={APP}/page", headers=cookie(ann))
     assert (answer.status, answer.header("x-gate-claim-email")) == (200, "ann@example.com")
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"), [("Basic YTpi", "Basic YTpi"), ("Gate token", ""), ("Bearer Gate-token", ""), ("bearer theirs", "bearer theirs")]
+    ("sent", "restored"), [("Basic YTpi", "Basic YTpi"), ("Gate token", ""), ("Bearer Gate-token", ""), ("bearer theirs", "bearer theirs")]
 )
-async def test_the_clients_own_authorization_comes_back_and_ours_does_not(front: Asked, ann: SignedIn, given: str, kept: str) -> None:
-    answer = await front.verify("/page", headers={**cookie(ann), "authorization": given})
-    assert answer.values("authorization") == [kept]
+async def test_client_authorization_is_restored_and_gate_s_is_not(front: Front, ann: SignedIn, sent: str, restored: str) -> None:
+    answer = await front.verify("/page", headers={**cookie(ann), "authorization": sent})
+    assert answer.values("authorization") == [restored]
 
 
 @pytest.mark.parametrize("prefix", ["/cluster/", "/serverless/"])
-async def test_no_verdict_holds_credentials_of_ours(front: Asked, ann: SignedIn, prefix: str) -> None:
+async def test_verdict_contains_no_gate_credentials(front: Front, ann: SignedIn, prefix: str) -> None:
     for path in ("/verify", "/"):
         answer = await front.ask(f"{path}?uri={APP}{prefix}", headers={"cookie": ann.cookie("app.example.com")})
         assert answer.status == 403
         assert "the-cluster-token" not in str(vars(answer))
 
 
-async def test_a_route_that_passes_no_identity_gives_empty_values(front: Asked, ann: SignedIn) -> None:
+async def test_a_route_that_passes_no_identity_gives_empty_values(front: Front, ann: SignedIn) -> None:
     answer = await front.verify("/plain/", headers=cookie(ann))
     assert answer.status == 200
     assert answer.values("x-gate-jwt-assertion") == answer.values("x-gate-claim-email") == [""]
 
 
-async def test_the_root_leads_a_browser_to_the_sign_in_of_the_route_host(front: Asked) -> None:
+async def test_the_root_leads_a_browser_to_the_sign_in_of_the_route_host(front: Front) -> None:
     answer = await front.ask(f"/?uri={APP}/page?q=1&r=2", headers=NAVIGATION)
     assert answer.status == 302
     assert answer.header("location") == f"{APP}/.gate/sign_in?gate_redirect_uri=https%3A%2F%2Fapp.example.com%2Fpage%3Fq%3D1%26r%3D2"
@@ -167,11 +167,11 @@ async def test_the_root_leads_a_browser_to_the_sign_in_of_the_route_host(front: 
 
 
 @pytest.mark.parametrize("headers", [SCRIPT, HANDSHAKE, {"content-type": "application/grpc", "accept": "application/json"}])
-async def test_the_root_redirects_no_script(front: Asked, headers: dict[str, str]) -> None:
+async def test_the_root_redirects_no_script(front: Front, headers: dict[str, str]) -> None:
     assert (await front.ask(f"/?uri={APP}/page", headers=headers)).status == 401
 
 
-async def test_refused_is_403_with_the_reason(front: Asked, ann: SignedIn) -> None:
+async def test_refused_is_403_with_the_reason(front: Front, ann: SignedIn) -> None:
     for path in ("/verify", "/"):
         answer = await front.ask(f"{path}?uri={APP}/finance/x", headers={**NAVIGATION, **cookie(ann)})
         assert answer.status == 403
@@ -191,47 +191,47 @@ async def test_refused_is_403_with_the_reason(front: Asked, ann: SignedIn) -> No
         ),
     ],
 )
-async def test_what_is_no_address_of_a_route_is_refused(front: Asked, ann: SignedIn, uri: str) -> None:
+async def test_what_is_no_address_of_a_route_is_refused(front: Front, ann: SignedIn, uri: str) -> None:
     headers = {**NAVIGATION, **cookie(ann)}
     assert (await front.ask(f"/verify?uri={uri}", headers=headers)).status == 403
     assert (await front.ask(f"/?uri={uri}", headers=headers)).status in (400, 403)
 
 
 @pytest.mark.parametrize("path", ["/foo", "/verify/", "/.gate/callback/", "/robots.txt", "//", "/Verify"])
-async def test_other_paths_permit_nothing_even_to_grpc_clients(front: Asked, path: str) -> None:
+async def test_other_paths_permit_nothing_even_to_grpc_clients(front: Front, path: str) -> None:
     for headers in (NAVIGATION, {"content-type": "application/grpc"}):
         answer = await front.ask(f"{path}?uri={APP}/public/", headers=headers)
         assert answer.status in (403, 404)
 
 
-async def test_a_claimed_identity_that_our_listener_left_out_does_not_pass_either(front: Asked, ann: SignedIn) -> None:
+async def test_a_claimed_identity_that_our_listener_left_out_does_not_pass_either(front: Front, ann: SignedIn) -> None:
     for left_out in (b"X_Gate_Claim_Email", b"X_HTTP_Method_Override", b"X_Original_Url", b"X_Forwarded_Host", b"X_Real_Ip"):
         incoming = incoming_from(f"{FORWARD}/verify?uri={APP}/page", headers=cookie(ann))
         incoming.scope["gate.ignored_headers"] = [left_out]
         answer = Answer()
-        await front.proxy.forward_auth(incoming, body_of(), answer.send, None)  # type: ignore[arg-type]
+        await front.proxy.forward_auth(incoming, chunked_receive(), answer.send, None)  # type: ignore[arg-type]
         assert answer.status == 403
 
 
 @pytest.mark.parametrize(
     "name", ["x-http-method-override", "X-HTTP-Verb", "x-method", "x.http.method.override", "x-rewrite-url", "x-script-name"]
 )
-async def test_a_request_that_steers_the_application_elsewhere_does_not_pass(front: Asked, name: str, ann: SignedIn) -> None:
+async def test_a_request_that_steers_the_application_elsewhere_does_not_pass(front: Front, name: str, ann: SignedIn) -> None:
     for target in ("/page", "/public/"):
         assert (await front.verify(target, headers={**cookie(ann), name: "DELETE"})).status == 403
 
 
-async def test_a_front_proxy_may_send_what_is_listed_and_nothing_else_that_only_proxies_set(front: Asked, ann: SignedIn) -> None:
+async def test_a_front_proxy_may_send_what_is_listed_and_nothing_else_that_only_proxies_set(front: Front, ann: SignedIn) -> None:
     url = f"{APP}/public/x"
-    words = {
+    messages = {
         "x-original-url": url, "x-original-uri": "/public/x", "x-forwarded-uri": "/public/x", "x-forwarded-proto": "https",
         "x-forwarded-host": "app.example.com", "x-forwarded-method": "GET", "x-original-method": "GET", "x-forwarded-for": "192.0.2.7",
         "x-forwarded-port": "443", "x-forwarded-prefix": "", "x-forwarded-server": "edge", "x-real-ip": "192.0.2.7",
         "forwarded": "for=192.0.2.7", "x-request-id": "abc",
     }  # fmt: skip
-    assert {name.encode() for name in words} == FRONT_PROXY_NAMES
-    assert (await front.verify("/public/x", headers=words, **TRUSTED)).status == 200
-    for name in internal_names() - words.keys():
+    assert {name.encode() for name in messages} == FRONT_PROXY_NAMES
+    assert (await front.verify("/public/x", headers=messages, **TRUSTED)).status == 200
+    for name in internal_names() - messages.keys():
         for peer in (TRUSTED, {}):
             answer = await front.verify("/public/x", headers={**cookie(ann), name: "192.0.2.66"}, **peer)
             assert answer.status == 403, name
@@ -243,14 +243,14 @@ def internal_names() -> set[str]:
 
 
 @pytest.mark.parametrize("method", ["delete", "Get", "GET "])
-async def test_a_method_in_another_spelling_is_refused(front: Asked, method: str, ann: SignedIn) -> None:
+async def test_a_method_in_another_spelling_is_refused(front: Front, method: str, ann: SignedIn) -> None:
     for name in ("x-forwarded-method", "x-original-method"):
         for target in ("/page", "/public/"):
             assert (await front.verify(target, headers={**cookie(ann), name: method}, **TRUSTED)).status == 403
 
 
 @pytest.mark.parametrize("target", ["/public%2F", "/public;/x", "//public/x", "/;x/public/x", "/public/%3F/../page", "//x/public/"])
-async def test_a_path_that_somebody_reads_as_another_routes_is_no_permission(front: Asked, target: str) -> None:
+async def test_path_matching_another_route_by_other_parser_gets_no_permission(front: Front, target: str) -> None:
     for path, status in (("/verify", 403), ("/", 400)):
         answer = await front.ask(f"{path}?uri={quote(f'{APP}{target}', safe='')}")
         assert answer.status == status
@@ -258,7 +258,7 @@ async def test_a_path_that_somebody_reads_as_another_routes_is_no_permission(fro
         assert b"https://app" not in answer.body
 
 
-async def test_headers_name_the_url_only_for_trusted_peers(front: Asked) -> None:
+async def test_headers_name_the_url_only_for_trusted_peers(front: Front) -> None:
     headers = {"x-original-url": f"{APP}/public/"}
     assert (await front.ask("/verify", headers=headers, **TRUSTED)).status == 200
     assert (await front.ask("/verify", headers=headers)).status == 403
@@ -266,7 +266,7 @@ async def test_headers_name_the_url_only_for_trusted_peers(front: Asked) -> None
     assert (await front.verify("/page", headers=headers)).status == 401
 
 
-async def test_only_a_trusted_peer_can_ask_for_a_preflight(front: Asked, ann: SignedIn) -> None:
+async def test_only_a_trusted_peer_can_ask_for_a_preflight(front: Front, ann: SignedIn) -> None:
     headers = {
         "origin": "https://o.example", "access-control-request-method": "PUT", "x-forwarded-method": "OPTIONS", "cookie": "theirs=1",
         "authorization": "Basic YTpi",
@@ -278,7 +278,7 @@ async def test_only_a_trusted_peer_can_ask_for_a_preflight(front: Asked, ann: Si
     assert (await front.verify("/cors/", headers={**headers, "x-forwarded-method": "GET"}, **TRUSTED)).status == 401
 
 
-async def test_a_redirect_route_lets_nobody_through_to_what_the_front_proxy_has_there(front: Asked) -> None:
+async def test_redirect_route_does_not_open_what_the_front_proxy_serves(front: Front) -> None:
     assert (await front.verify("/old/x", headers=NAVIGATION)).status == 403
     answer = await front.ask(f"/?uri={APP}/old/x?q=1", headers=NAVIGATION)
     assert (answer.status, answer.header("location")) == (301, f"{APP}/new/x?q=1")
@@ -296,14 +296,14 @@ async def test_a_redirect_route_lets_nobody_through_to_what_the_front_proxy_has_
         (None, 200),
     ],
 )
-async def test_a_websocket_opens_for_pages_of_known_origins(front: Asked, ann: SignedIn, origin: str | None, status: int) -> None:
+async def test_a_websocket_opens_for_pages_of_known_origins(front: Front, ann: SignedIn, origin: str | None, status: int) -> None:
     headers = {**cookie(ann), **HANDSHAKE, **({"origin": origin} if origin is not None else {})}
     for upgrade in ({}, {"connection": "Upgrade", "upgrade": "websocket"}):
         assert (await front.verify("/page", headers={**headers, **upgrade})).status == status
     assert (await front.verify("/plain/", headers=headers)).status == 403
 
 
-async def test_pages_of_ours_are_answered_where_the_answer_reaches_the_browser(front: Asked) -> None:
+async def test_gate_pages_are_served_where_responses_reach_the_browser(front: Front) -> None:
     answer = await front.ask(f"/?uri={APP}/.gate/callback/?gate_session=t", headers=NAVIGATION)
     assert (answer.status, answer.values("set-cookie")) == (302, ["_gate=x"])
     (page,) = front.own_pages
@@ -311,14 +311,14 @@ async def test_pages_of_ours_are_answered_where_the_answer_reaches_the_browser(f
     assert page.scope["method"] == "GET"
 
 
-async def test_a_page_of_ours_that_succeeds_is_no_permission(front: Asked) -> None:
+async def test_successful_gate_page_grants_no_permission(front: Front) -> None:
     front.own_status = 200
     answer = await front.ask(f"/?uri={APP}/.gate/jwt", headers=NAVIGATION)
     assert answer.status == 403
     assert b"a page" not in answer.body
 
 
-async def test_verify_permits_none_of_our_pages(front: Asked, ann: SignedIn) -> None:
+async def test_verify_permits_none_of_our_pages(front: Front, ann: SignedIn) -> None:
     for target in ("/.gate/", "/.gate/callback/?gate_session=t", "/.well-known/gate/jwks.json"):
         assert (await front.verify(target, headers=cookie(ann))).status == 403
     post = {"x-forwarded-method": "POST"}
@@ -326,26 +326,26 @@ async def test_verify_permits_none_of_our_pages(front: Asked, ann: SignedIn) -> 
     assert front.own_pages == []
 
 
-async def test_our_pages_exist_at_route_hosts_only(front: Asked) -> None:
+async def test_our_pages_exist_at_route_hosts_only(front: Front) -> None:
     for host in ("https://unknown.example.com", "https://auth.example.com", "https://forward.example.com"):
         assert (await front.ask(f"/?uri={host}/.gate/callback/", headers=NAVIGATION)).status == 403
     assert front.own_pages == []
 
 
-async def test_an_unknown_address_is_named_with_its_port(front: Asked) -> None:
+async def test_an_unknown_address_is_named_with_its_port(front: Front) -> None:
     """The log line has the host of the front proxy's request, and operators often set a wrong port."""
     answer = await front.ask(f"/verify?uri={APP}:8443/page")
     assert answer.status == 403
     assert b"app.example.com:8443" in answer.body
 
 
-async def test_a_cookie_whose_session_is_gone_permits_nothing(front: Asked, ann: SignedIn) -> None:
+async def test_cookie_without_session_grants_nothing(front: Front, ann: SignedIn) -> None:
     await front.broker.delete(SESSION, ann.session.id)
     assert (await front.verify("/page", headers=cookie(ann))).status == 401
 
 
 async def test_without_the_data_broker_it_is_503_and_public_routes_go_on(
-    front: Asked, ann: SignedIn, monkeypatch: pytest.MonkeyPatch
+    front: Front, ann: SignedIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def unreachable(*_: object) -> None:
         raise BrokerError("the data broker is away")
@@ -357,8 +357,8 @@ async def test_without_the_data_broker_it_is_503_and_public_routes_go_on(
 
 
 @pytest.mark.parametrize(("cache", "control"), [("0", "no-store"), ("5s", "private, max-age=5")])
-async def test_a_permission_may_be_kept_as_long_as_configured(tmp_path: Path, cache: str, control: str) -> None:
-    async with asked(tmp_path, forward_auth_cache=cache) as front:
+async def test_permission_is_cached_for_the_configured_time(tmp_path: Path, cache: str, control: str) -> None:
+    async with front_for(tmp_path, forward_auth_cache=cache) as front:
         ann = await sign_in(front.broker, front.options, auth_time=time.time())
         permitted = await front.verify("/page", headers=cookie(ann))
         refused = [await front.verify("/page", headers=NAVIGATION), await front.verify("/finance/", headers=cookie(ann))]
@@ -369,8 +369,8 @@ async def test_a_permission_may_be_kept_as_long_as_configured(tmp_path: Path, ca
     assert [answer.header("cache-control") for answer in refused] == ["no-store", "no-store"]
 
 
-async def test_no_permission_is_kept_longer_than_its_session_lives(tmp_path: Path) -> None:
-    async with asked(tmp_path, forward_auth_cache="5m") as front:
+async def test_permission_is_cached_no_longer_than_its_session(tmp_path: Path) -> None:
+    async with front_for(tmp_path, forward_auth_cache="5m") as front:
         ann = await sign_in(front.broker, front.options)
         ending = {**ann.session.to_data(), "expires_at": ann.session.issued_at + 100}
         await front.broker.put(SESSION, ann.session.id, ending, expires=ann.session.issued_at + 100)
@@ -384,20 +384,20 @@ async def test_no_permission_is_kept_longer_than_its_session_lives(tmp_path: Pat
     ids=["let in", "not let in", "a silent front proxy", "an untrusted front proxy"],
 )
 async def test_the_address_is_the_clients_never_the_front_proxys(tmp_path: Path, peer: str, forwarded_for: str | None, status: int) -> None:
-    async with asked(tmp_path, forward_auth_cache="5m") as front:
+    async with front_for(tmp_path, forward_auth_cache="5m") as front:
         answer = await front.verify("/office/", client=peer, headers={} if forwarded_for is None else {"x-forwarded-for": forwarded_for})
     assert answer.status == status
     # The next request may come from elsewhere, or later.
     assert answer.header("cache-control") == "no-store"
 
 
-async def test_the_original_method_says_nothing_about_the_form_of_our_answer(front: Asked) -> None:
+async def test_original_method_does_not_affect_response_format(front: Front) -> None:
     answer = await front.verify("/page", headers={"x-forwarded-method": "HEAD"}, **TRUSTED)
     assert answer.status == 401
     assert len(answer.body) == int(answer.header("content-length"))
 
 
-async def test_no_combination_of_hostile_headers_permits_anything(front: Asked) -> None:
+async def test_no_combination_of_hostile_headers_permits_anything(front: Front) -> None:
     hostile = {
         "content-type": "application/grpc", "x-forwarded-method": "OPTIONS", "upgrade": "websocket", "accept": "application/json",
         "x-original-url": f"{APP}/public/", "x-forwarded-uri": "/public/", "authorization": "Gate x", "cookie": "_gate=" + "A" * 90,
@@ -408,7 +408,7 @@ async def test_no_combination_of_hostile_headers_permits_anything(front: Asked) 
             assert (await front.ask(f"{path}?uri={APP}/page", headers=headers, **peer)).status >= 300, headers
 
 
-async def test_a_weak_sign_in_is_no_permission_and_leads_to_a_stronger_one(front: Asked, ann: SignedIn) -> None:
+async def test_a_weak_sign_in_is_no_permission_and_leads_to_a_stronger_one(front: Front, ann: SignedIn) -> None:
     verdict = await front.verify("/strong/", headers={**NAVIGATION, **cookie(ann)})
     assert verdict.status == 401
     assert verdict.header("www-authenticate").startswith('Bearer realm="gate", error="insufficient_user_authentication"')

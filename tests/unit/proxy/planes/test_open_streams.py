@@ -31,8 +31,8 @@ async def settle() -> None:
 async def running():
     tasks = []
 
-    def run(streams: OpenStreams, judge: Callable[[IncomingRequest], Awaitable[float]]) -> None:
-        tasks.append(asyncio.ensure_future(streams.run(judge)))
+    def run(streams: OpenStreams, evaluate: Callable[[IncomingRequest], Awaitable[float]]) -> None:
+        tasks.append(asyncio.ensure_future(streams.run(evaluate)))
 
     yield run
     for task in tasks:
@@ -48,7 +48,7 @@ async def test_the_end_of_a_session_ends_its_streams_at_once_and_no_others() -> 
     assert ended == ["s1", "s1"]
 
 
-async def test_a_stream_that_can_not_be_ended_keeps_no_other_from_ending_and_nobody_from_the_next_change(running) -> None:
+async def test_failure_to_end_one_stream_blocks_no_other_and_no_later_change(running) -> None:
     """The replica calls us: an error that reached it would end its following for good, and with it every later withdrawal."""
     streams, ended, problems = OpenStreams(), [], []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context["exception"]))
@@ -92,7 +92,7 @@ async def test_a_stream_that_closes_before_its_turn_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("change", [CHANGED, EVERYTHING, RecordChange(4, SESSION, "s1", Record(SESSION, "s1", {}, 4, 0.0))])
-async def test_any_other_change_has_open_streams_judged_anew(change: RecordChange, running) -> None:
+async def test_other_changes_reevaluate_open_streams(change: RecordChange, running) -> None:
     streams, ended = OpenStreams(), []
     opened(streams, "s1", ended)
     running(streams, _answer(0.0))
@@ -103,7 +103,7 @@ async def test_any_other_change_has_open_streams_judged_anew(change: RecordChang
     assert ended == ["s1"]
 
 
-async def test_a_changed_policy_has_everything_judged_anew(running) -> None:
+async def test_changed_policy_reevaluates_everything(running) -> None:
     streams, ended = OpenStreams(), []
     opened(streams, "", ended)
     running(streams, _answer(0.0))
@@ -113,41 +113,41 @@ async def test_a_changed_policy_has_everything_judged_anew(running) -> None:
 
 
 @pytest.mark.parametrize("happens", [lambda streams: streams.on_change(ENDED), OpenStreams.on_policy_change])
-async def test_a_stream_that_opens_after_a_change_it_was_not_judged_by_is_judged_anew(
+async def test_stream_opening_after_unseen_change_is_reevaluated(
     happens: Callable[[OpenStreams], None], running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("proxy.planes.open_streams.RECHECK_INTERVAL", 0)
     streams, ended = OpenStreams(), []
     running(streams, _answer(0.0))
-    judged_at = streams.change_count
+    seen_count = streams.change_count
     happens(streams)
     await settle()
-    streams.open(INCOMING, "s1", judged_at).cancel = lambda: ended.append("s1")
+    streams.open(INCOMING, "s1", seen_count).cancel = lambda: ended.append("s1")
     await settle()
     assert ended == ["s1"]
 
 
-async def test_requests_are_answered_while_many_streams_are_judged_and_what_closed_meanwhile_is_left_alone(running) -> None:
-    streams, ended, judged = OpenStreams(), [], []
+async def test_requests_are_answered_during_reevaluation_and_closed_streams_are_skipped(running) -> None:
+    streams, ended, evaluated = OpenStreams(), [], []
 
-    async def judge(incoming: IncomingRequest) -> float:
-        judged.append(incoming)
+    async def evaluate(incoming: IncomingRequest) -> float:
+        evaluated.append(incoming)
         return 0.0
 
     opened_streams = [streams.open(INCOMING, "s1", streams.change_count) for _ in range(120)]
     for stream in opened_streams:
         stream.cancel = lambda: ended.append("s1")
-    running(streams, judge)
+    running(streams, evaluate)
     streams.on_policy_change()
-    while not judged:
+    while not evaluated:
         await asyncio.sleep(0)
-    assert len(judged) < 120
+    assert len(evaluated) < 120
     for stream in opened_streams:
         streams.close(stream)
-    judged_before = len(judged)
+    count_before = len(evaluated)
     await settle()
-    assert len(judged) == judged_before
-    assert len(ended) <= judged_before
+    assert len(evaluated) == count_before
+    assert len(ended) <= count_before
 
 
 async def test_what_is_still_allowed_goes_on(running) -> None:
@@ -159,18 +159,18 @@ async def test_what_is_still_allowed_goes_on(running) -> None:
     assert ended == []
 
 
-async def test_while_the_broker_is_away_nothing_is_decided_and_it_is_asked_again(running, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unavailable_broker_defers_decisions_and_is_retried(running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.planes.open_streams.RECHECK_INTERVAL", 0)
-    streams, ended, asked = OpenStreams(), [], []
+    streams, ended, evaluated = OpenStreams(), [], []
 
-    async def judge(incoming: IncomingRequest) -> float:
-        asked.append(incoming)
-        if len(asked) < 3:
+    async def evaluate(incoming: IncomingRequest) -> float:
+        evaluated.append(incoming)
+        if len(evaluated) < 3:
             raise BrokerError("away")
         return 0.0
 
     opened(streams, "s1", ended)
-    running(streams, judge)
+    running(streams, evaluate)
     streams.on_policy_change()
     await settle()
     await settle()
@@ -183,7 +183,7 @@ async def test_an_end_that_was_known_counts_while_the_broker_is_away(running, mo
     ended, now, known = list[str](), [100.0], {"first": 200.0}
     streams = OpenStreams(lambda: now[0])
 
-    async def judge(incoming: IncomingRequest) -> float:
+    async def evaluate(incoming: IncomingRequest) -> float:
         if not known:
             raise BrokerError("away")
         return known["first"] if incoming is INCOMING else math.inf
@@ -195,7 +195,7 @@ async def test_an_end_that_was_known_counts_while_the_broker_is_away(running, mo
 
     streams.open(INCOMING, "s1", 0, expires_at=150.0).cancel = lambda: ended.append("s1")
     streams.open(incoming_from("https://app.example.com/"), "s2", 0).cancel = lambda: ended.append("s2")
-    running(streams, judge)
+    running(streams, evaluate)
     await looked()  # until 200 by now
     known.clear()
     now[0] = 199.0
@@ -208,18 +208,18 @@ async def test_an_end_that_was_known_counts_while_the_broker_is_away(running, mo
     assert "store unavailable" in logs[0]["reason"]
 
 
-async def test_a_stream_that_can_not_be_judged_keeps_no_other_from_being_judged(running, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stream_failing_evaluation_blocks_no_other(running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.planes.open_streams.RECHECK_INTERVAL", 0)
     streams, ended = OpenStreams(), []
 
-    async def judge(incoming: IncomingRequest) -> float:
+    async def evaluate(incoming: IncomingRequest) -> float:
         if incoming is INCOMING:
             raise BrokerError("the provider of this one is away")
         return 0.0
 
     opened(streams, "s1", ended)
     streams.open(incoming_from("https://app.example.com/"), "s2", streams.change_count).cancel = lambda: ended.append("s2")
-    running(streams, judge)
+    running(streams, evaluate)
     streams.on_policy_change()
     await settle()
     await settle()
@@ -232,14 +232,14 @@ async def test_an_error_in_judging_one_stream_ends_it_and_the_judging_goes_on(ru
     streams, ended, may = OpenStreams(), [], {"s2"}
     other = incoming_from("https://app.example.com/")
 
-    async def judge(incoming: IncomingRequest) -> float:
+    async def evaluate(incoming: IncomingRequest) -> float:
         if incoming is INCOMING:
             raise TypeError("authorize is of another release")
         return math.inf if may else 0.0
 
     opened(streams, "s1", ended)
     streams.open(other, "s2", streams.change_count).cancel = lambda: ended.append("s2")
-    running(streams, judge)
+    running(streams, evaluate)
     streams.on_policy_change()
     with capture_logs() as logs:
         await settle()
@@ -251,56 +251,56 @@ async def test_an_error_in_judging_one_stream_ends_it_and_the_judging_goes_on(ru
     assert "s2" in ended
 
 
-async def test_what_time_alone_may_end_is_judged_now_and_then_and_nothing_else(running, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_time_dependent_streams_are_reevaluated_periodically(running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.planes.open_streams.RECHECK_INTERVAL", 0)
     monkeypatch.setattr("proxy.planes.open_streams.TIMED_RECHECK_INTERVAL", 0.001)
-    streams, ended, judged = OpenStreams(), asyncio.Event(), []
+    streams, ended, evaluated = OpenStreams(), asyncio.Event(), []
     timed, closed, untimed = (incoming_from("https://app.example.com/") for _ in range(3))
 
-    async def judge(incoming: IncomingRequest) -> float:
-        judged.append(incoming)
+    async def evaluate(incoming: IncomingRequest) -> float:
+        evaluated.append(incoming)
         return 0.0
 
     streams.open(timed, "s1", streams.change_count, expires_by_time=True).cancel = ended.set
     streams.open(untimed, "s2", streams.change_count)
     streams.close(streams.open(closed, "s3", streams.change_count, expires_by_time=True))
-    running(streams, judge)
+    running(streams, evaluate)
     await ended.wait()
-    assert {id(incoming) for incoming in judged} == {id(timed)}
+    assert {id(incoming) for incoming in evaluated} == {id(timed)}
 
 
 def _answer(answer: float) -> Callable[[IncomingRequest], Awaitable[float]]:
-    async def judge(incoming: IncomingRequest) -> float:
+    async def evaluate(incoming: IncomingRequest) -> float:
         return answer
 
-    return judge
+    return evaluate
 
 
-async def test_nobody_whose_access_has_ended_waits_for_what_a_provider_says_of_a_token(running, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ended_access_does_not_wait_for_token_introspection(running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.planes.open_streams.RECHECK_INTERVAL", 0)
     monkeypatch.setattr("proxy.planes.open_streams.PROVIDER_TIMEOUT", 0.01)
-    streams, ended, asked, may = OpenStreams(), asyncio.Event(), asyncio.Event(), {"person"}
+    streams, ended, evaluated, may = OpenStreams(), asyncio.Event(), asyncio.Event(), {"person"}
     people = incoming_from("https://app.example.com/person")
     for number in range(3):
         streams.open(incoming_from(f"https://app.example.com/token{number}"), f"bearer/{number}", 0, needs_provider=True)
 
-    async def judge(incoming: IncomingRequest) -> float:
+    async def evaluate(incoming: IncomingRequest) -> float:
         if incoming is not people:
-            asked.set()
+            evaluated.set()
             await asyncio.Event().wait()
         return math.inf if may else 0.0
 
     streams.open(people, "s1", 0).cancel = ended.set
-    running(streams, judge)
+    running(streams, evaluate)
     streams.on_policy_change()
     async with asyncio.timeout(10):
-        await asked.wait()
+        await evaluated.wait()
         may.clear()
         streams.on_policy_change()
         await ended.wait()
 
 
-async def test_tunnels_are_counted_for_a_session_and_nobody_s_for_an_address():
+async def test_tunnels_are_counted_per_session_or_per_address():
     streams = OpenStreams()
 
     def opened(session_id, client, method="CONNECT"):

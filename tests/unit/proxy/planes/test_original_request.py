@@ -16,16 +16,16 @@ ENCODED = "https%3A%2F%2Fapp.example.com%2Fpage%3Fa%3D1"
 TRAEFIK = {"x-forwarded-method": "GET", "x-forwarded-proto": "https", "x-forwarded-host": "app.example.com", "x-forwarded-uri": "/page?a=1"}
 
 
-def asked(query: str, *pairs: tuple[str, str], is_trusted: bool = False, **headers: str) -> IncomingRequest:
+def original_request(query: str, *pairs: tuple[str, str], is_trusted: bool = False, **headers: str) -> IncomingRequest:
     incoming = incoming_from(f"{ASK}{query}", is_trusted=is_trusted)
-    given = [*pairs, *((name.replace("_", "-"), value) for name, value in headers.items())]
-    incoming.scope["headers"] += [(name.encode(), value.encode("latin-1")) for name, value in given]
-    incoming.headers |= {name.encode(): value.encode("latin-1") for name, value in given}
+    pairs_ = [*pairs, *((name.replace("_", "-"), value) for name, value in headers.items())]
+    incoming.scope["headers"] += [(name.encode(), value.encode("latin-1")) for name, value in pairs_]
+    incoming.headers |= {name.encode(): value.encode("latin-1") for name, value in pairs_}
     return incoming
 
 
-def judged(query: str, *pairs: tuple[str, str], is_trusted: bool = False, **headers: str) -> str:
-    return parse_original_request(asked(query, *pairs, is_trusted=is_trusted, **headers), PORTS).url
+def outcome_for(query: str, *pairs: tuple[str, str], is_trusted: bool = False, **headers: str) -> str:
+    return parse_original_request(original_request(query, *pairs, is_trusted=is_trusted, **headers), PORTS).url
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def judged(query: str, *pairs: tuple[str, str], is_trusted: bool = False, **head
     ],
 )
 def test_the_uri_parameter_has_one_reading(query: str, url: str) -> None:
-    assert judged(query) == url
+    assert outcome_for(query) == url
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_uri_parameter_has_one_reading(query: str, url: str) -> None:
 )  # fmt: skip
 def test_everything_with_another_reading_is_refused(query: str) -> None:
     with pytest.raises(BadRequest):
-        judged(query)
+        outcome_for(query)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_everything_with_another_reading_is_refused(query: str) -> None:
 )
 def test_a_path_that_the_front_proxy_would_forward_otherwise_is_refused(path: str) -> None:
     with pytest.raises(BadRequest):
-        judged("", x_original_url=f"https://app.example.com{path}", is_trusted=True)
+        outcome_for("", x_original_url=f"https://app.example.com{path}", is_trusted=True)
 
 
 @pytest.mark.parametrize(
@@ -95,16 +95,16 @@ def test_a_path_that_the_front_proxy_would_forward_otherwise_is_refused(path: st
     ],
 )
 @pytest.mark.parametrize("query", ["", f"?uri={PAGE}", f"?uri={ENCODED}"])
-def test_a_trusted_peer_may_say_it_in_headers_that_agree(query: str, headers: dict[str, str]) -> None:
-    assert judged(query, *headers.items(), is_trusted=True) == PAGE
+def test_trusted_peer_may_set_consistent_headers(query: str, headers: dict[str, str]) -> None:
+    assert outcome_for(query, *headers.items(), is_trusted=True) == PAGE
 
 
 @pytest.mark.parametrize("headers", [TRAEFIK, {"x-original-url": PAGE}])
-def test_headers_of_anybody_else_are_the_clients(headers: dict[str, str]) -> None:
+def test_headers_of_other_peers_are_client_headers(headers: dict[str, str]) -> None:
     with pytest.raises(BadRequest, match="it has no URL"):
-        judged("", *headers.items())
+        outcome_for("", *headers.items())
     other = "https://app.example.com/other"
-    assert judged(f"?uri={other}", *headers.items()) == other
+    assert outcome_for(f"?uri={other}", *headers.items()) == other
 
 
 @pytest.mark.parametrize(
@@ -130,20 +130,22 @@ def test_headers_of_anybody_else_are_the_clients(headers: dict[str, str]) -> Non
 def test_sources_that_differ_are_refused(name: str, value: str) -> None:
     for query in ("", f"?uri={PAGE}"):
         with pytest.raises(BadRequest):
-            judged(query, *TRAEFIK.items(), (name, value), is_trusted=True)
+            outcome_for(query, *TRAEFIK.items(), (name, value), is_trusted=True)
 
 
 @pytest.mark.parametrize("missing", ["x-forwarded-proto", "x-forwarded-host", "x-forwarded-uri"])
-def test_a_part_that_nobody_names_is_not_guessed(missing: str) -> None:
+def test_unnamed_part_is_not_guessed(missing: str) -> None:
     headers = {name: value for name, value in TRAEFIK.items() if name != missing}
     with pytest.raises(BadRequest, match="it has no URL"):
-        judged("", *headers.items(), is_trusted=True)
+        outcome_for("", *headers.items(), is_trusted=True)
 
 
 def test_the_method_is_known_from_a_trusted_peer_only() -> None:
-    asking = asked(f"?uri={PAGE}", x_forwarded_method="OPTIONS", origin="https://o.example", access_control_request_method="PUT")
-    untrusted = parse_original_request(asking, PORTS).request
-    trusted = parse_original_request(replace(asking, is_trusted=True), PORTS).request
+    preflight = original_request(
+        f"?uri={PAGE}", x_forwarded_method="OPTIONS", origin="https://o.example", access_control_request_method="PUT"
+    )
+    untrusted = parse_original_request(preflight, PORTS).request
+    trusted = parse_original_request(replace(preflight, is_trusted=True), PORTS).request
     assert (trusted.method, trusted.origin, trusted.access_control_request_method) == ("OPTIONS", "https://o.example", "PUT")
     assert untrusted.method == ""
 

@@ -32,8 +32,8 @@ POLICY = [
 class Place:
     def __init__(self, directory: Path):
         self.options, self.broker, self.streams = make_options(directory, policy=POLICY), MemoryStore(), OpenStreams()
-        self.kept: list[DecisionLogEntry] = []
-        decisions = DecisionLog(lambda entries: self.kept.extend(judged for judged, _ in entries), chance=lambda: 1.0)
+        self.recorded: list[DecisionLogEntry] = []
+        decisions = DecisionLog(lambda entries: self.recorded.extend(entry for entry, _ in entries), chance=lambda: 1.0)
         decisions.configure(self.options, "c0ffee")
         self.decisions = decisions
         authorize = AuthorizeService(self.options, Replica(self.broker), SigningKey.from_options(self.options))
@@ -44,46 +44,46 @@ def in_shadow() -> float:
     return registry.get_sample_value("gate_shadow_decisions_total", {"route": "judged", "outcome": "allowed", "enforced": "allowed"}) or 0.0
 
 
-async def test_what_was_judged_is_one_value(tmp_path: Path) -> None:
+async def test_decision_is_one_value(tmp_path: Path) -> None:
     place = Place(tmp_path)
     ann = await sign_in(place.broker, place.options)
     place.streams.on_policy_change()
     incoming = incoming_from("https://app.example.com/admin/", headers={"cookie": ann.cookie("app.example.com")})
     context = RequestContext(incoming)
-    judged = await place.pipeline.authorize(context)
-    assert (judged.incoming, judged.now, judged.change_count, judged.session_id) == (incoming, NOW, 1, ann.session.id)
-    assert judged.sources is not None
-    assert context.decision is judged
+    decision = await place.pipeline.authorize(context)
+    assert (decision.incoming, decision.now, decision.change_count, decision.session_id) == (incoming, NOW, 1, ann.session.id)
+    assert decision.sources is not None
+    assert context.decision is decision
 
 
-async def test_who_leaves_the_telling_to_another_tells_nothing_of_what_is_in_shadow(tmp_path: Path) -> None:
+async def test_enforcement_point_without_own_recording_records_no_shadow_result(tmp_path: Path) -> None:
     place, before = Place(tmp_path), in_shadow()
     context = RequestContext(incoming_from("https://app.example.com/"))
-    judged = await place.pipeline.authorize_only(context)
-    assert (judged.shadow_outcome, in_shadow() - before) == (None, 0)
-    judged = await place.pipeline.evaluate_shadow(judged, context)
-    assert judged.shadow_outcome is not None
-    assert (context.decision, in_shadow() - before) == (judged, 1)
+    decision = await place.pipeline.authorize_only(context)
+    assert (decision.shadow_outcome, in_shadow() - before) == (None, 0)
+    decision = await place.pipeline.evaluate_shadow(decision, context)
+    assert decision.shadow_outcome is not None
+    assert (context.decision, in_shadow() - before) == (decision, 1)
 
 
-async def test_what_could_not_be_judged_is_kept_too_and_what_was_not_is_not(tmp_path: Path) -> None:
+async def test_failed_evaluations_are_recorded_and_skipped_ones_are_not(tmp_path: Path) -> None:
     place = Place(tmp_path)
     odd: IncomingRequest = incoming_from("https://app.example.com/;x/admin/x")
-    for incoming, is_asked in ((odd, True), (incoming_from("https://app.example.com/"), False)):
+    for incoming, is_evaluated in ((odd, True), (incoming_from("https://app.example.com/"), False)):
         context = RequestContext(incoming)
-        if is_asked:
+        if is_evaluated:
             with pytest.raises(BadRequest):
                 await place.pipeline.authorize(context)
         place.pipeline.recorder.record(context)
     await place.decisions.flush()
-    assert [(each.request.path, each.failure) for each in place.kept] == [("/;x/admin/x", "bad request")]
+    assert [(each.request.path, each.failure) for each in place.recorded] == [("/;x/admin/x", "bad request")]
 
 
-async def test_a_stream_that_is_judged_again_is_no_new_request(tmp_path: Path) -> None:
+async def test_reevaluated_stream_is_no_new_request(tmp_path: Path) -> None:
     place = Place(tmp_path)
     assert (await place.pipeline.reauthorize(incoming_from("https://app.example.com/"))).check.decision.is_allowed
     await place.decisions.flush()
-    assert place.kept == []
+    assert place.recorded == []
 
 
 def decisions() -> dict[tuple[str, str], float]:

@@ -19,7 +19,7 @@ CHECKED = {
 
 
 @pytest.mark.parametrize(("services", "is_checked"), [("all", True), ("authenticate", False)])
-async def test_upstreams_are_looked_at_by_who_carries(tmp_path: Path, services: str, is_checked: bool) -> None:
+async def test_upstreams_are_checked_by_the_data_plane(tmp_path: Path, services: str, is_checked: bool) -> None:
     options = make_options(tmp_path, policy=[CHECKED], dns_lookup_family="V4_ONLY").model_copy(update={"services": services})
     state = ForwardingTable(RouteTable.build(options.policy, client_ca=None).routes(), options)
     resources = SharedResources()

@@ -15,19 +15,19 @@ async def answer_to(owner: RequestHandler, path: str, directory: Path, method: s
 
 
 @pytest.mark.parametrize("path", ["/ping", "/healthz"])
-async def test_health_says_ok(path: str, tmp_path: Path) -> None:
+async def test_health_returns_ok(path: str, tmp_path: Path) -> None:
     answer = await answer_to(RequestHandler.HEALTH, path, tmp_path)
     assert (answer.status, answer.body, answer.header("content-type")) == (200, b"OK\n", "text/plain")
     assert (await answer_to(RequestHandler.HEALTH, path, tmp_path, "HEAD")).body == b""
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PROPFIND"])
-async def test_other_methods_are_told_which_are_possible(method: str, tmp_path: Path) -> None:
+async def test_other_methods_get_the_allowed_ones(method: str, tmp_path: Path) -> None:
     answer = await answer_to(RequestHandler.HEALTH, "/ping", tmp_path, method)
     assert (answer.status, answer.header("allow")) == (405, "GET, HEAD")
 
 
-async def test_crawlers_are_kept_out(tmp_path: Path) -> None:
+async def test_crawlers_are_excluded(tmp_path: Path) -> None:
     answer = await answer_to(RequestHandler.ROBOTS, "/robots.txt", tmp_path)
     assert answer.body == b"User-agent: *\nDisallow: /"
 

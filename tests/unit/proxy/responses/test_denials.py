@@ -33,10 +33,12 @@ from tests.support.options import make_options
 from tests.unit.authorize.builders import NOW, make_route, request, table, user
 
 
-async def answered(options: Options, incoming: IncomingRequest, check: AuthorizationResult, asker: Enforcer = Enforcer.EMBEDDED) -> Answer:
+async def answered(
+    options: Options, incoming: IncomingRequest, check: AuthorizationResult, enforcer: Enforcer = Enforcer.EMBEDDED
+) -> Answer:
     authorize = AuthorizeService(options, Replica(MemoryStore()), SigningKey.from_options(options))
     incoming.site = build_site_facts(options)
-    verdict, answer = VerdictBuilder(options, authorize).build(RequestDecision(incoming, check, NOW, 0), asker), Answer()
+    verdict, answer = VerdictBuilder(options, authorize).build(RequestDecision(incoming, check, NOW, 0), enforcer), Answer()
     assert not isinstance(verdict, Forward)
     assert await VerdictRenderer(options).send(incoming, verdict, answer.send, NOW) == answer.status
     return answer
@@ -50,12 +52,12 @@ async def test_a_decision_without_a_route_is_404_with_a_hint(tmp_path: Path) -> 
     assert b"Check the address" in answer.body
 
 
-def forbidden(person: Identity, **keys: Any) -> AuthorizationResult:
-    decision = decide(request(), person, table(make_route(allowed_users=["boss@corp.com"], **keys)), NOW)
-    return AuthorizationResult(decision, person)
+def forbidden(identity: Identity, **keys: Any) -> AuthorizationResult:
+    decision = decide(request(), identity, table(make_route(allowed_users=["boss@corp.com"], **keys)), NOW)
+    return AuthorizationResult(decision, identity)
 
 
-async def test_an_administrator_who_is_refused_is_led_to_the_explanation_and_nobody_else_is(tmp_path: Path) -> None:
+async def test_only_denied_administrator_is_linked_to_explanation(tmp_path: Path) -> None:
     options, pages = make_options(tmp_path, admin_allowed_users=["ann@corp.com"]), {}
     for email in ("ann@corp.com", "bob@corp.com"):
         incoming = incoming_from("https://app.example.com/", headers=NAVIGATION)
@@ -68,7 +70,7 @@ async def test_an_administrator_who_is_refused_is_led_to_the_explanation_and_nob
     assert "administrators" not in pages["bob@corp.com"]
 
 
-async def test_a_person_is_led_to_where_access_is_asked_for_and_nobody_else_is(tmp_path: Path) -> None:
+async def test_only_user_able_to_request_access_is_linked_to_it(tmp_path: Path) -> None:
     keys = {"access_requests": {"approvers": [{"groups": "leads"}]}}
     options, incoming = make_options(tmp_path), incoming_from("https://app.example.com/", headers=NAVIGATION)
     link = f"https://auth.example.com/.gate/access?route={RouteLinks(options).link_id(make_route(**keys))}"
@@ -78,7 +80,7 @@ async def test_a_person_is_led_to_where_access_is_asked_for_and_nobody_else_is(t
         assert "/.gate/access" not in (await answered(options, incoming, check)).body.decode()
 
 
-async def test_who_is_refused_reads_what_to_do_and_whom_to_write_to(tmp_path: Path) -> None:
+async def test_denied_user_reads_next_step_and_contact(tmp_path: Path) -> None:
     incoming = incoming_from("https://app.example.com/", headers=NAVIGATION)
     plain = (await answered(make_options(tmp_path), incoming, forbidden(user()))).body.decode()
     assert "contact your administrator" in plain
@@ -91,7 +93,7 @@ async def test_who_is_refused_reads_what_to_do_and_whom_to_write_to(tmp_path: Pa
     assert 'href="https://help.corp.com/new">Get help' in page.body.decode()
 
 
-async def test_who_signs_in_as_somebody_else_comes_back_to_what_they_asked_for(tmp_path: Path) -> None:
+async def test_sign_in_as_another_user_returns_to_original_request(tmp_path: Path) -> None:
     incoming = incoming_from("https://app.example.com/wages?year=2026&gate_session=secret", headers=NAVIGATION)
     page = (await answered(make_options(tmp_path), incoming, forbidden(user()))).body.decode()
     back = "https%3A%2F%2Fapp.example.com%2Fwages%3Fyear%3D2026"
@@ -106,7 +108,7 @@ async def test_a_404_never_echoes_a_foreign_origin(tmp_path: Path) -> None:
     assert answer.values("access-control-allow-origin") == []
 
 
-async def test_a_program_with_a_bad_token_is_told_so_and_not_sent_to_sign_in(tmp_path: Path) -> None:
+async def test_client_with_invalid_token_gets_error_and_no_sign_in_redirect(tmp_path: Path) -> None:
     decision = decide(request(), None, table(make_route(allow_any_authenticated_user=True)), NOW)
     check = AuthorizationResult(decision, None, challenge='Bearer realm="gate", error="invalid_token"')
     answer = await answered(make_options(tmp_path), incoming_from("https://app.example.com/", headers=NAVIGATION), check)
@@ -120,8 +122,8 @@ STRONG = {"allow_any_authenticated_user": True, "acr_values": ["mfa", "hw"], "ma
 
 
 def weak() -> AuthorizationResult:
-    person = user(claims={"acr": ("pwd",)}, auth_time=NOW)
-    return AuthorizationResult(decide(request(), person, table(make_route(**STRONG)), NOW), person)
+    identity = user(claims={"acr": ("pwd",)}, auth_time=NOW)
+    return AuthorizationResult(decide(request(), identity, table(make_route(**STRONG)), NOW), identity)
 
 
 async def test_a_browser_with_a_weak_sign_in_is_led_to_a_stronger_one(tmp_path: Path) -> None:
@@ -135,7 +137,7 @@ async def test_a_browser_with_a_weak_sign_in_is_led_to_a_stronger_one(tmp_path: 
 
 
 @pytest.mark.parametrize("headers", [SCRIPT, {"upgrade": "websocket", "connection": "Upgrade"}], ids=["script", "websocket"])
-async def test_a_program_is_told_what_to_ask_the_provider_for(tmp_path: Path, headers: dict[str, str]) -> None:
+async def test_client_application_receives_required_provider_parameters(tmp_path: Path, headers: dict[str, str]) -> None:
     answer = await answered(make_options(tmp_path), incoming_from("https://app.example.com/wages", headers=headers), weak())
     assert answer.status == 401
     assert answer.values("www-authenticate") == [
@@ -146,14 +148,14 @@ async def test_a_program_is_told_what_to_ask_the_provider_for(tmp_path: Path, he
     assert b"stronger sign-in" in answer.body
 
 
-async def test_who_is_not_signed_in_at_all_is_asked_for_no_stronger_sign_in(tmp_path: Path) -> None:
-    nobody = AuthorizationResult(decide(request(), None, table(make_route(**STRONG)), NOW), None)
-    answer = await answered(make_options(tmp_path), incoming_from("https://app.example.com/wages", headers=SCRIPT), nobody)
+async def test_unauthenticated_user_is_not_sent_to_stronger_sign_in(tmp_path: Path) -> None:
+    unauthenticated = AuthorizationResult(decide(request(), None, table(make_route(**STRONG)), NOW), None)
+    answer = await answered(make_options(tmp_path), incoming_from("https://app.example.com/wages", headers=SCRIPT), unauthenticated)
     assert answer.status == 401
     assert answer.values("www-authenticate") == ['Bearer realm="gate"']
 
 
-async def test_a_browser_whose_stronger_sign_ins_vanish_is_in_a_loop(tmp_path: Path) -> None:
+async def test_browser_losing_stronger_sign_in_is_in_a_loop(tmp_path: Path) -> None:
     options, cookie = make_options(tmp_path), ""
     for _ in range(3):
         cookie = SignInLoops(options).record_completion([cookie.encode()], "app.example.com", NOW).partition(";")[0]
@@ -176,56 +178,56 @@ PLANES = [*Enforcer]
 
 
 @pytest.mark.parametrize("accept", ["text/html", "text/plain"])
-@pytest.mark.parametrize("asker", PLANES)
-async def test_no_error_is_a_dead_end_on_any_plane(tmp_path: Path, asker: Enforcer, accept: str) -> None:
+@pytest.mark.parametrize("enforcer", PLANES)
+async def test_no_error_is_a_dead_end_on_any_plane(tmp_path: Path, enforcer: Enforcer, accept: str) -> None:
     site = build_site_facts(make_options(tmp_path, support_contact="help@corp.com"))
     for error in errors_of(GateError):
         incoming, answer = incoming_from("https://app.example.com/", headers={"accept": accept}), Answer()
         incoming.site = site
-        await send_denial(incoming, deny_for_error(error, asker), answer.send)
+        await send_denial(incoming, deny_for_error(error, enforcer), answer.send)
         assert next_steps(answer.body.decode()), repr(error)
         assert b"mailto:help@corp.com?subject=" in answer.body, repr(error)
 
 
 def refusals_of_every_kind() -> dict[str, AuthorizationResult]:
-    anybody, theirs = {"allow_any_authenticated_user": True}, "bearer/1"
+    signed_in_users, foreign = {"allow_any_authenticated_user": True}, "bearer/1"
     return {
         "no route": AuthorizationResult(NO_ROUTE, None),
         "forbidden": forbidden(user()),
         "forbidden, in own words": forbidden(user(), refusal_message="Payroll lets you in."),
         "nobody in particular": AuthorizationResult(replace(NO_ROUTE, outcome=Outcome.FORBIDDEN), None),
-        "a program": forbidden(user(session_id=theirs)),
-        "a bad token": AuthorizationResult(decide(request(), None, table(make_route(**anybody)), NOW), None, challenge="Bearer"),
+        "a program": forbidden(user(session_id=foreign)),
+        "a bad token": AuthorizationResult(decide(request(), None, table(make_route(**signed_in_users)), NOW), None, challenge="Bearer"),
         "no certificate": AuthorizationResult(replace(forbidden(user()).decision, outcome=Outcome.CERTIFICATE), None),
     }
 
 
 @pytest.mark.parametrize(
-    ("accept", "words"), [("text/html", "Payroll &lt;lets&gt; you in &amp; out."), ("text/plain", "Payroll <lets> you in & out.")]
+    ("accept", "text"), [("text/html", "Payroll &lt;lets&gt; you in &amp; out."), ("text/plain", "Payroll <lets> you in & out.")]
 )
-@pytest.mark.parametrize("asker", PLANES)
-async def test_a_routes_own_words_stand_on_its_refusals_on_every_plane(tmp_path: Path, asker: Enforcer, accept: str, words: str) -> None:
+@pytest.mark.parametrize("enforcer", PLANES)
+async def test_route_texts_are_on_its_refusals_on_every_data_plane(tmp_path: Path, enforcer: Enforcer, accept: str, text: str) -> None:
     check = forbidden(user(), refusal_message="Payroll <lets> you in & out.")
     incoming = incoming_from("https://app.example.com/", headers={**NAVIGATION, "accept": accept})
-    page = (await answered(make_options(tmp_path), incoming, check, asker)).body.decode()
-    assert words in page
+    page = (await answered(make_options(tmp_path), incoming, check, enforcer)).body.decode()
+    assert text in page
     assert "If you need access" not in page
 
 
 @pytest.mark.parametrize("accept", ["text/html", "text/plain"])
-@pytest.mark.parametrize("asker", PLANES)
+@pytest.mark.parametrize("enforcer", PLANES)
 @pytest.mark.parametrize("kind", refusals_of_every_kind())
-async def test_no_refusal_is_a_dead_end_on_any_plane(tmp_path: Path, kind: str, asker: Enforcer, accept: str) -> None:
+async def test_no_refusal_is_a_dead_end_on_any_plane(tmp_path: Path, kind: str, enforcer: Enforcer, accept: str) -> None:
     options, check = make_options(tmp_path, support_contact="help@corp.com"), refusals_of_every_kind()[kind]
     incoming = incoming_from("https://app.example.com/", headers={**NAVIGATION, "accept": accept})
-    answer = await answered(options, incoming, check, asker)
+    answer = await answered(options, incoming, check, enforcer)
     assert answer.status in (401, 403, 404, 495), answer.status
     assert next_steps(answer.body.decode())
     assert b"mailto:help@corp.com?subject=" in answer.body
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "said"),
+    ("error", "status", "text"),
     [
         (UpstreamError("db.internal:5432 refused"), 502, "can't be reached"),
         (UpstreamTimeout("db.internal:5432"), 504, "in time"),
@@ -233,9 +235,9 @@ async def test_no_refusal_is_a_dead_end_on_any_plane(tmp_path: Path, kind: str, 
         (HandshakeRefused(501, "no hand-over here"), 501, "no hand-over here"),
     ],
 )
-async def test_of_an_error_a_person_is_told_what_to_do_and_never_the_cause(error: GateError, status: int, said: str) -> None:
+async def test_error_page_displays_next_step_and_never_the_cause(error: GateError, status: int, text: str) -> None:
     answer, refusal = Answer(), denial_from_error(error)
     await send_denial(incoming_from("https://app.example.com/"), refusal, answer.send)
     assert (answer.status, refusal.log_detail) == (status, str(error))
-    assert said in answer.body.decode()
+    assert text in answer.body.decode()
     assert "db.internal" not in answer.body.decode()

@@ -27,10 +27,10 @@ async def test_an_error_has_the_form_the_client_reads_and_the_request_id() -> No
         assert int(answer.header("content-length")) == len(answer.body)
 
 
-async def test_a_page_is_in_the_language_of_its_reader_and_says_that_it_varies() -> None:
+async def test_page_is_in_the_reader_s_language_with_vary_header() -> None:
     assert len({GONE, translate(GONE, "de"), translate(GONE, "fr")}) == 3
     refusal = Deny(404, GONE, extra_headers=[(b"vary", b"Origin")])
-    for headers, said, vary in (
+    for headers, text, vary in (
         ({**NAVIGATION, "accept-language": "de-DE,de;q=0.9"}, translate(GONE, "de"), "Accept, Accept-Language"),
         (
             {**NAVIGATION, "accept-language": "\xff;q=\xfe, fr;q=0.1"},
@@ -43,7 +43,7 @@ async def test_a_page_is_in_the_language_of_its_reader_and_says_that_it_varies()
     ):
         answer, incoming = Answer(), incoming_from("https://a.example/", headers=headers)
         await send_denial(incoming, refusal, answer.send)
-        assert said in answer.body.decode()
+        assert text in answer.body.decode()
         assert answer.values("vary") == [vary, "Origin"]
         assert incoming.response_reason == GONE  # the log's
 
@@ -72,7 +72,7 @@ async def test_a_grpc_client_gets_its_status_in_headers() -> None:
 
 
 @pytest.mark.parametrize(("status", "name", "expected"), [(401, "www-authenticate", ['Bearer realm="gate"']), (503, "retry-after", ["5"])])
-async def test_an_answer_says_what_its_status_owes(status: int, name: str, expected: list[str]) -> None:
+async def test_response_has_the_headers_of_its_status(status: int, name: str, expected: list[str]) -> None:
     for headers in ({"accept": "application/json"}, {"content-type": "application/grpc"}):
         answer = Answer()
         await send_denial(incoming_from("https://a.example/", headers=headers), Deny(status, "No."), answer.send)

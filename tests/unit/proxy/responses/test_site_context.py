@@ -5,7 +5,7 @@ from proxy.responses.site_context import build_site_facts
 from tests.support.options import make_options
 
 
-def test_pages_say_what_the_configuration_says(tmp_path: Path) -> None:
+def test_pages_reflect_the_configuration(tmp_path: Path) -> None:
     assert build_site_facts(make_options(tmp_path)).contact == ""
     assert build_site_facts(make_options(tmp_path, support_contact="help@corp.com")).contact == "mailto:help@corp.com"
 

@@ -43,10 +43,10 @@ def test_a_forged_count_counts_nothing(loops: SignInLoops) -> None:
 async def test_a_browser_in_a_loop_reads_why_and_can_try_again(tmp_path: Path) -> None:
     async with proxied(tmp_path, {"allow_any_authenticated_user": True}) as gate:
         (cookie,) = after(SignInLoops(gate.options), MAX_SIGN_INS, start=time.time())
-        page = await gate.ask(f"https://{HOST}/page?q=1", headers={**NAVIGATION, "cookie": cookie.decode()})
+        page = await gate.send(f"https://{HOST}/page?q=1", headers={**NAVIGATION, "cookie": cookie.decode()})
         assert page.status == 400
         assert b"block or delete cookies" in page.body
         assert b"https://app.example.com/page?q=1" in page.body
         assert "Max-Age=0" in page.header("set-cookie")
-        again = await gate.ask(f"https://{HOST}/page?q=1", headers=NAVIGATION)
+        again = await gate.send(f"https://{HOST}/page?q=1", headers=NAVIGATION)
     assert again.status == 302

@@ -39,7 +39,7 @@ def test_the_browser_is_sent_to_a_signed_url_and_holds_the_attempt_it_names(tmp_
         ("https://a.example/" + "x" * MAX_RETURN_URL + "?y", "https://a.example/"),
     ],
 )
-def test_a_person_comes_back_to_where_they_were(url: str, returned: str) -> None:
+def test_user_returns_to_original_page(url: str, returned: str) -> None:
     assert return_url(incoming_from(url), "https") == returned
 
 

@@ -7,7 +7,7 @@ from foundation.errors import UpstreamError
 from proxy.upstreams.cluster import Clusters, ClusterSelection, NoHealthyUpstream
 from proxy.upstreams.outgoing_request import OutgoingRequest
 from proxy.upstreams.upstream_client import UpstreamClient
-from tests.support.upstream import OK, CanaryUpstream
+from tests.support.upstream import OK, RawUpstream
 
 
 def make_route(*to, **keys):
@@ -94,10 +94,10 @@ def test_request_is_attempted_at_three_upstreams():
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_connection_refusal_is_retried_at_another_upstream(method):
-    async with CanaryUpstream() as gone:
+    async with RawUpstream() as gone:
         pass
     client = UpstreamClient()
-    async with CanaryUpstream(OK) as canary:
+    async with RawUpstream(OK) as canary:
         cluster = cluster_of(gone.url, canary.url)
         for _ in range(4):
             selection = ClusterSelection(cluster, b"", fallback_host=b"incoming")

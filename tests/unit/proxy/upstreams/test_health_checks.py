@@ -11,7 +11,7 @@ from proxy.upstreams.health_checks import HealthChecks
 from proxy.upstreams.health_state import HealthState
 from proxy.upstreams.upstream_client import UpstreamClient
 from tests.support.eventually import eventually
-from tests.support.upstream import OK, CanaryUpstream
+from tests.support.upstream import OK, RawUpstream
 
 CHECK = {"timeout": "10s", "interval": "20ms", "unhealthy_threshold": 2, "healthy_threshold": 2}
 HTTP = {**CHECK, "http_health_check": {"path": "/healthz"}}
@@ -72,7 +72,7 @@ class Checked:
         await eventually(lambda: self.health == list(health))
 
 
-class ChangingUpstream(CanaryUpstream):
+class ChangingUpstream(RawUpstream):
     """Upstream whose response can change while it runs."""
 
     def set_response(self, answer):
@@ -104,9 +104,9 @@ async def test_unhealthy_upstream_gets_no_requests():
 
 
 async def test_unreachable_upstream_is_unhealthy():
-    async with CanaryUpstream() as gone:
+    async with RawUpstream() as gone:
         pass
-    async with CanaryUpstream() as there, Checked(gone.url, there.url, health_checks=[HTTP]) as checked:
+    async with RawUpstream() as there, Checked(gone.url, there.url, health_checks=[HTTP]) as checked:
         await checked.until("unhealthy", "healthy")
 
 
@@ -116,7 +116,7 @@ async def test_slow_health_check_is_unhealthy():
         await conversation.ended()
 
     check = {**HTTP, "timeout": "30ms"}
-    async with CanaryUpstream(script=silent) as upstream, Checked(upstream.url, health_checks=[check]) as checked:
+    async with RawUpstream(script=silent) as upstream, Checked(upstream.url, health_checks=[check]) as checked:
         await checked.until("unhealthy")
 
 
@@ -145,7 +145,7 @@ async def test_tcp_check_sends_and_expects_bytes(reply, health):
 
     tcp = {"send": {"text": b"PING".hex()}, "receive": [{"text": b"PO".hex()}, {"text": b"NG".hex()}]}
     check = {**CHECK, "tcp_health_check": tcp}
-    async with CanaryUpstream(script=script) as upstream, Checked(upstream.url, health_checks=[check]) as checked:
+    async with RawUpstream(script=script) as upstream, Checked(upstream.url, health_checks=[check]) as checked:
         while len(sent) < 3:
             await asyncio.sleep(0.005)
         assert sent[0] == b"PING"

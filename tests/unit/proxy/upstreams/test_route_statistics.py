@@ -12,7 +12,7 @@ from proxy.route_forwarding import ForwardingTable
 from proxy.upstreams.route_statistics import BUCKETS, ActiveRouteStatistics, RouteStatistics, route_label, stat_name
 from proxy.upstreams.upstream_client import UpstreamClient
 from tests.support.options import make_options
-from tests.support.upstream import OK, CanaryUpstream
+from tests.support.upstream import OK, RawUpstream
 from tests.unit.proxy.upstreams.test_upstream_client import fetch, make_request
 
 ROUTES = ({"name": "one"}, {"name": "two"}, {})
@@ -154,7 +154,7 @@ def test_disabled_route_metrics_reset_statistics(tmp_path: Path) -> None:
 
 async def test_bytes_count_per_request_and_connections_per_opener() -> None:
     client, first, second = UpstreamClient(), RouteStatistics("first"), RouteStatistics("second")
-    async with CanaryUpstream() as canary:
+    async with RawUpstream() as canary:
         for statistics in (first, second, second):
             await fetch(client, make_request(canary.url, statistics=statistics))
         heads = [len(request.head) for request in canary.requests]

@@ -11,7 +11,7 @@ from proxy.upstreams.outgoing_request import OutgoingRequest, Upstream
 from proxy.upstreams.upstream_connection import INITIAL_READ_BYTES, MAX_READ_BYTES
 from proxy.upstreams.upstream_exchange import StaleConnection
 from tests.support.eventually import eventually
-from tests.support.upstream import OK, CanaryUpstream
+from tests.support.upstream import OK, RawUpstream
 
 HOST = [(b"host", b"u")]
 
@@ -41,7 +41,7 @@ async def fetch(client, request, *body):
 
 async def test_the_request_goes_out_byte_for_byte(client):
     headers = [(b"x-B", b"1"), (b"X-A", b"2"), (b"x-B", b"3"), (b"empty", b""), (b"latin", b"\xe9")]
-    async with CanaryUpstream() as canary:
+    async with RawUpstream() as canary:
         assert await fetch(client, make_request(canary.url, target=b"/a/..%2F//b;c?x=%zz&&?", headers=headers)) == (
             200,
             ((b"Content-Length", b"2"),),
@@ -54,7 +54,7 @@ async def test_the_request_goes_out_byte_for_byte(client):
 
 @pytest.mark.parametrize("target", [b"/p?", b"/p", b"/%7Euser/\xc3", b"//host/p"])
 async def test_target_is_not_normalized(client, target):
-    async with CanaryUpstream() as canary:
+    async with RawUpstream() as canary:
         await fetch(client, make_request(canary.url, target=target))
     assert canary.requests[0].target == target
 
@@ -70,7 +70,7 @@ async def test_target_is_not_normalized(client, target):
     ],
 )
 async def test_a_body_is_framed_as_the_client_framed_it(client, keys, body, framing):
-    async with CanaryUpstream() as canary:
+    async with RawUpstream() as canary:
         await fetch(client, make_request(canary.url, "POST", **keys), *body)
     assert canary.requests[0].headers == [*HOST, *framing]
     assert canary.requests[0].body == b"".join(body)
@@ -84,7 +84,7 @@ async def test_no_byte_beyond_content_length_is_sent(client):
         received.set_result(early_end.value.partial)
 
     received = asyncio.get_running_loop().create_future()
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         with pytest.raises(UpstreamError, match="longer"):
             await fetch(client, make_request(canary.url, "POST", has_body=True, content_length=5), b"123", b"45GET / HTTP/1.1")
         assert await received == b"123"
@@ -96,7 +96,7 @@ async def test_connection_with_incomplete_request_is_not_reused(client):
         await conversation.send(OK)
         await conversation.ended()
 
-    async with CanaryUpstream(script=responds_early) as canary:
+    async with RawUpstream(script=responds_early) as canary:
         exchange = await client.open(make_request(canary.url, "POST", has_body=True, content_length=5))
         exchange.write(b"12")
         await exchange.response()
@@ -113,7 +113,7 @@ async def test_closed_connection_to_stalled_upstream_is_released(client):
     async def hangs(conversation):
         await asyncio.Event().wait()
 
-    async with CanaryUpstream(script=hangs) as canary:
+    async with RawUpstream(script=hangs) as canary:
         exchange = await client.open(make_request(canary.url, "POST", has_body=True))
         while not exchange.is_congested:
             exchange.write(b"x" * 65536)
@@ -124,14 +124,14 @@ async def test_closed_connection_to_stalled_upstream_is_released(client):
 
 
 async def test_refuses_unrequested_protocol_switch(client):
-    async with CanaryUpstream(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n") as canary:
+    async with RawUpstream(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n") as canary:
         with pytest.raises(UpstreamError, match="switched protocols"):
             await fetch(client, make_request(canary.url))
 
 
 @pytest.mark.parametrize("body", [b"123456", b"1234"])
 async def test_content_length_mismatch_closes_connection(client, body):
-    async with CanaryUpstream() as canary:
+    async with RawUpstream() as canary:
         with pytest.raises(UpstreamError, match="Content-Length"):
             async with asyncio.timeout(5):  # the upstream would wait for the announced length
                 await fetch(client, make_request(canary.url, "POST", has_body=True, content_length=5), body)
@@ -140,14 +140,14 @@ async def test_content_length_mismatch_closes_connection(client, body):
 
 
 async def test_connections_are_reused(client):
-    async with CanaryUpstream() as canary:
+    async with RawUpstream() as canary:
         for _ in range(5):
             await fetch(client, make_request(canary.url))
         assert canary.connections == 1
 
 
 async def test_expired_idle_connection_is_closed(client, monkeypatch):
-    async with CanaryUpstream() as canary:
+    async with RawUpstream() as canary:
         await fetch(client, make_request(canary.url))
         assert repr(client._idle) == "<IdleConnections 1 of 1 upstreams>"
         monkeypatch.setattr("proxy.upstreams.idle_connections.KEEPALIVE_TIMEOUT", -1.0)
@@ -170,7 +170,7 @@ async def test_connection_with_unsolicited_bytes_is_not_reused(client, unsolicit
         is_sent.set()
         await conversation.head()
 
-    async with CanaryUpstream(script=sends_more) as canary:
+    async with RawUpstream(script=sends_more) as canary:
         await fetch(client, make_request(canary.url))
         await is_sent.wait()
         await asyncio.sleep(0.05)
@@ -190,7 +190,7 @@ async def test_late_body_of_bodiless_response_is_no_response(client, method, sta
         await conversation.request()
         await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged")
 
-    async with CanaryUpstream(script=sends_a_body_late) as canary:
+    async with RawUpstream(script=sends_a_body_late) as canary:
         assert (await fetch(client, make_request(canary.url)))[2] == b"ok"
         assert (await fetch(client, make_request(canary.url, method)))[::2] == (status, b"")
         assert canary.connections == 1
@@ -199,7 +199,7 @@ async def test_late_body_of_bodiless_response_is_no_response(client, method, sta
 
 
 async def test_no_cookie_and_no_redirect_is_followed(client):
-    async with CanaryUpstream(b"HTTP/1.1 302 Found\r\nLocation: /x\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n") as canary:
+    async with RawUpstream(b"HTTP/1.1 302 Found\r\nLocation: /x\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n") as canary:
         for _ in range(2):
             assert (await fetch(client, make_request(canary.url)))[0] == 302
     assert [request.headers for request in canary.requests] == [HOST, HOST]
@@ -211,7 +211,7 @@ async def test_reused_connection_that_closes_is_stale(client):
         await conversation.send(OK)
         await conversation.head()
 
-    async with CanaryUpstream(script=hangs_up_on_the_second) as canary:
+    async with RawUpstream(script=hangs_up_on_the_second) as canary:
         await fetch(client, make_request(canary.url))
         with pytest.raises(StaleConnection):
             await fetch(client, make_request(canary.url))
@@ -227,7 +227,7 @@ async def test_connection_that_received_bytes_is_not_stale(client, data):
         await conversation.send(data)
         await conversation.close()
 
-    async with CanaryUpstream(script=breaks_off_in_the_second) as canary:
+    async with RawUpstream(script=breaks_off_in_the_second) as canary:
         await fetch(client, make_request(canary.url))
         with pytest.raises(UpstreamError) as caught:
             await fetch(client, make_request(canary.url))
@@ -238,14 +238,14 @@ async def test_new_connection_is_never_stale(client):
     async def hangs_up(conversation):
         await conversation.head()
 
-    async with CanaryUpstream(script=hangs_up) as canary:
+    async with RawUpstream(script=hangs_up) as canary:
         with pytest.raises(UpstreamError) as caught:
             await fetch(client, make_request(canary.url))
         assert type(caught.value) is UpstreamError
 
 
 async def test_force_new_ignores_idle_connections(client):
-    async with CanaryUpstream() as canary:
+    async with RawUpstream() as canary:
         first, second = [await client.open(make_request(canary.url)) for _ in range(2)]
         for exchange in (first, second):
             await exchange.response()
@@ -259,7 +259,7 @@ async def test_force_new_ignores_idle_connections(client):
 
 async def test_upgrade_uses_a_new_connection(client):
     upgrade = [(b"upgrade", b"SPDY/3.1"), (b"connection", b"Upgrade")]
-    async with CanaryUpstream() as canary:
+    async with RawUpstream() as canary:
         await fetch(client, make_request(canary.url))
         for connections in (2, 3):
             await fetch(client, make_request(canary.url, "POST", headers=upgrade, is_upgrade=True))
@@ -280,13 +280,13 @@ async def test_upgrade_uses_a_new_connection(client):
     ],
 )
 async def test_authenticated_connection_is_not_reused(client, use, answer, is_shared):
-    async with CanaryUpstream(answer) as canary:
+    async with RawUpstream(answer) as canary:
         await fetch(client, make_request(canary.url, connection_use=use))
         assert repr(client._idle) == f"<IdleConnections {int(is_shared)} of {int(is_shared)} upstreams>"
 
 
 async def test_exclusive_request_uses_a_new_connection(client):
-    async with CanaryUpstream() as canary:
+    async with RawUpstream() as canary:
         await fetch(client, make_request(canary.url))
         await fetch(client, make_request(canary.url, connection_use=ConnectionUse.EXCLUSIVE))
         await fetch(client, make_request(canary.url))
@@ -309,7 +309,7 @@ async def test_bytes_after_101_reach_the_new_protocol(client):
         def data_received(self, data):
             self.received += data
 
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         exchange = await client.open(make_request(canary.url, is_upgrade=True))
         assert (await exchange.response())[0] == 101
         receiver = Receiver()
@@ -335,7 +335,7 @@ async def test_unsolicited_response_is_not_the_next_response(client):
 
     is_idle = asyncio.Event()
     scripts = [responds_again, responds_once]
-    async with CanaryUpstream(script=lambda conversation: scripts.pop(0)(conversation)) as canary:
+    async with RawUpstream(script=lambda conversation: scripts.pop(0)(conversation)) as canary:
         assert (await fetch(client, make_request(canary.url)))[2] == b"ok"
         is_idle.set()
         await asyncio.sleep(0.05)
@@ -344,13 +344,13 @@ async def test_unsolicited_response_is_not_the_next_response(client):
 
 
 async def test_interim_responses_are_skipped(client):
-    async with CanaryUpstream(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + OK) as canary:
+    async with RawUpstream(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + OK) as canary:
         assert (await fetch(client, make_request(canary.url)))[::2] == (200, b"ok")
 
 
 async def test_the_body_is_not_decompressed(client):
     answer = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8bxx"
-    async with CanaryUpstream(answer) as canary:
+    async with RawUpstream(answer) as canary:
         assert (await fetch(client, make_request(canary.url)))[2] == b"\x1f\x8bxx"
 
 
@@ -359,7 +359,7 @@ async def test_buffer_is_small_for_slow_client(client, monkeypatch, fast_seconds
     """The size of the response does not matter; a fast client gets a larger buffer."""
     monkeypatch.setattr("proxy.upstreams.upstream_connection.FAST_READER_SECONDS", fast_seconds)
     length = 8 << 20
-    async with CanaryUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length + bytes(length)) as canary:
+    async with RawUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length + bytes(length)) as canary:
         exchange = await client.open(make_request(canary.url))
         await exchange.response()
         chunk_sizes, received, is_more = [], 0, True
@@ -377,7 +377,7 @@ async def test_buffer_is_small_for_slow_client(client, monkeypatch, fast_seconds
 
 async def test_buffer_shrinks_when_client_slows_down(client, monkeypatch):
     length = 8 << 20
-    async with CanaryUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length + bytes(length)) as canary:
+    async with RawUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length + bytes(length)) as canary:
         exchange = await client.open(make_request(canary.url))
         await exchange.response()
         for fast_seconds, max_bytes in ((60.0, 2 * MAX_READ_BYTES), (-1.0, 2 * INITIAL_READ_BYTES), (60.0, 2 * MAX_READ_BYTES)):
@@ -392,26 +392,26 @@ async def test_buffer_shrinks_when_client_slows_down(client, monkeypatch):
 
 @pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
 async def test_responses_without_a_body_end_at_once(client, status):
-    async with CanaryUpstream(b"HTTP/1.1 " + status + b"\r\nContent-Length: 7\r\n\r\n") as canary:
+    async with RawUpstream(b"HTTP/1.1 " + status + b"\r\nContent-Length: 7\r\n\r\n") as canary:
         assert (await fetch(client, make_request(canary.url)))[2] == b""
 
 
 async def test_head_response_has_no_body(client):
-    async with CanaryUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n") as canary:
+    async with RawUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n") as canary:
         for _ in range(2):
             assert await fetch(client, make_request(canary.url, "HEAD")) == (200, ((b"Content-Length", b"7"),), b"")
 
 
 async def test_64_kib_of_response_headers_pass(client):
     lines = b"".join(b"x-%02d: %s\r\n" % (number, b"v" * 10_000) for number in range(6)) + b"x-long: " + b"w" * 5_000 + b"\r\n"
-    async with CanaryUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" + lines + b"\r\n") as canary:
+    async with RawUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" + lines + b"\r\n") as canary:
         _, headers, _ = await fetch(client, make_request(canary.url))
         assert sum(len(value) for _, value in headers) > 65_000
 
 
 async def test_more_response_headers_are_refused(client):
     lines = b"".join(b"x-%02d: %s\r\n" % (number, b"v" * 10_000) for number in range(7))
-    async with CanaryUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" + lines + b"\r\n") as canary:
+    async with RawUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" + lines + b"\r\n") as canary:
         with pytest.raises(UpstreamError, match="64 KiB"):
             await fetch(client, make_request(canary.url))
 
@@ -436,7 +436,7 @@ async def test_incomplete_or_malformed_response_is_an_upstream_error(client, ans
         await conversation.send(answer)
         await conversation.close()
 
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         with pytest.raises(UpstreamError):
             await fetch(client, make_request(canary.url))
 
@@ -447,7 +447,7 @@ async def test_bytes_before_a_reset_are_read_first(client):
         await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort")
         await conversation.close()
 
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         exchange = await client.open(make_request(canary.url))
         await exchange.response()
         while exchange._protocol.connected:  # no read is pending when the connection is lost
@@ -464,12 +464,12 @@ async def test_a_body_without_a_length_ends_with_the_connection(client):
         await conversation.send(b"HTTP/1.0 200 OK\r\n\r\nuntil the end")
         await conversation.close()
 
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         assert (await fetch(client, make_request(canary.url)))[2] == b"until the end"
 
 
 async def test_a_refused_connection_is_an_upstream_error(client):
-    async with CanaryUpstream() as canary:
+    async with RawUpstream() as canary:
         pass
     with pytest.raises(UpstreamError, match=r"refused the connection|can't be resolved"):
         await fetch(client, make_request(canary.url))
@@ -490,7 +490,7 @@ async def test_error_is_freed_without_garbage_collector(client, answer):
         except UpstreamError as error:
             return weakref.ref(error)
 
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         gc.disable()
         try:
             error = await failed("http://127.0.0.1:1" if answer is None else canary.url)
@@ -505,7 +505,7 @@ async def test_a_name_that_does_not_resolve_is_an_upstream_error(client):
 
 
 async def test_only_addresses_of_the_chosen_family_are_used(client):
-    async with CanaryUpstream() as canary:  # on 127.0.0.1 only
+    async with RawUpstream() as canary:  # on 127.0.0.1 only
         by_name = canary.url.replace("127.0.0.1", "localhost")
         for family, is_reached in (("AUTO", True), ("V6_ONLY", False), ("V4_ONLY", True)):
             client.reconfigure(family)

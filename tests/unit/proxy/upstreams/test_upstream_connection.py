@@ -8,7 +8,7 @@ import pytest
 from config.routes.route import Route
 from foundation.errors import UpstreamError
 from proxy.upstreams.outgoing_request import OutgoingRequest, Upstream
-from tests.support.upstream import CanaryUpstream
+from tests.support.upstream import RawUpstream
 
 
 def make_upload(url):
@@ -45,7 +45,7 @@ async def test_response_survives_reset_of_the_connection(client, is_chunked):
         while unacknowledged(conversation):
             await asyncio.sleep(0)
 
-    async with CanaryUpstream(script=script) as canary:
+    async with RawUpstream(script=script) as canary:
         exchange = await client.open(make_upload(canary.url))
         assert (await exchange.response())[0] == 413
         with pytest.raises(UpstreamError, match="closed the connection"):

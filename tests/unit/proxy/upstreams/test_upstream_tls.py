@@ -13,7 +13,7 @@ from foundation.values import SecretBytes
 from proxy.upstreams.outgoing_request import OutgoingRequest, Upstream
 from proxy.upstreams.upstream_client import UpstreamClient
 from proxy.upstreams.upstream_tls import client_context
-from tests.support.upstream import CanaryUpstream
+from tests.support.upstream import RawUpstream
 
 NOW = datetime.now(UTC)
 
@@ -58,7 +58,7 @@ def make_route(url="https://127.0.0.1", **keys):
 async def status_of(context, **keys):
     client = UpstreamClient()
     try:
-        async with CanaryUpstream(tls=context) as canary:
+        async with RawUpstream(tls=context) as canary:
             route = make_route(canary.url, **keys)
             exchange = await client.open(OutgoingRequest(Upstream.build(route), "GET", b"/", [(b"host", b"u")]))
             try:

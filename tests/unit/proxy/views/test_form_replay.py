@@ -5,7 +5,7 @@ import re
 import pytest
 
 from foundation.web.pages import TIMES_SCRIPT
-from tests.support.asgi import NAVIGATION, Answer, body_of, incoming_from
+from tests.support.asgi import NAVIGATION, Answer, chunked_receive, incoming_from
 from tests.support.route_site import RouteBrowser, RouteSite
 from tests.support.signed_in import sign_in
 
@@ -17,7 +17,7 @@ async def sent(site: RouteSite, browser: RouteBrowser) -> str:
     """The path of the page, after this browser sent a form without a session."""
     headers = {**NAVIGATION, "origin": f"https://{HOST}", "content-type": "application/x-www-form-urlencoded"}
     answer = Answer()
-    await site.proxy.data_plane(incoming_from(URL, method="POST", headers=headers), body_of(b"a=1"), answer.send)
+    await site.proxy.data_plane(incoming_from(URL, method="POST", headers=headers), chunked_receive(b"a=1"), answer.send)
     browser.keep(HOST, answer.values("set-cookie"))
     (name,) = (name for name in browser.cookies[HOST] if "_form_" in name)
     assert name.startswith("__Host-_gate_form_")
@@ -29,7 +29,7 @@ async def signed_in(site: RouteSite, browser: RouteBrowser) -> None:
     browser.keep(HOST, ann.cookie(HOST).split("; "))
 
 
-async def test_the_button_sends_to_the_first_url_and_says_who_will_have_sent_it(site: RouteSite) -> None:
+async def test_button_submits_to_the_original_url_and_names_the_user(site: RouteSite) -> None:
     browser = site.browser()
     path = await sent(site, browser)
     await signed_in(site, browser)
@@ -47,7 +47,7 @@ async def test_the_button_sends_to_the_first_url_and_says_who_will_have_sent_it(
     assert "form-action" not in policy
 
 
-async def test_who_is_not_signed_in_signs_in_first_and_comes_back_here(site: RouteSite) -> None:
+async def test_unauthenticated_user_signs_in_first_and_returns(site: RouteSite) -> None:
     browser = site.browser()
     path = await sent(site, browser)
     answer = await browser.get(f"https://{HOST}{path}")
@@ -55,7 +55,7 @@ async def test_who_is_not_signed_in_signs_in_first_and_comes_back_here(site: Rou
     assert f"gate_redirect_uri=https%3A%2F%2F{HOST}%2F.gate%2Fform%2F" in answer.header("location")
 
 
-async def test_another_browser_is_shown_nothing(site: RouteSite) -> None:
+async def test_another_browser_sees_nothing(site: RouteSite) -> None:
     browser, other = site.browser(), site.browser()
     path = await sent(site, browser)
     other.cookies[HOST] = {}

@@ -43,17 +43,17 @@ async def test_a_program_gets_a_signed_sign_in_url_as_text(site: RouteSite) -> N
 
 
 @pytest.mark.parametrize(
-    ("port", "asked"),
+    ("port", "parameters"),
     [("5432", {"gate_acr_values": "mfa", "gate_max_age": "900"}), ("5433", {}), ("", {}), ("-1", {}), ("٥", {}), ("9" * 400, {})],
 )
-async def test_what_a_tunnel_s_route_asks_of_a_sign_in_goes_along(site: RouteSite, port: str, asked: dict[str, str]) -> None:
+async def test_what_a_tunnel_s_route_asks_of_a_sign_in_goes_along(site: RouteSite, port: str, parameters: dict[str, str]) -> None:
     query = f"gate_redirect_uri={quote(PROGRAM, safe='')}&gate_tunnel_port={quote(port)}"
     answer = await site.ask(f"https://db.example.com/.gate/api/v1/login?{query}")
     assert UrlSigner(site.options).verify(answer.body.decode(), site.clock()) == {
         "gate_redirect_uri": PROGRAM,
         "gate_callback_uri": "https://db.example.com/.gate/callback/",
         "gate_programmatic": "true",
-        **asked,
+        **parameters,
     }
 
 
@@ -66,7 +66,7 @@ async def test_what_a_tunnel_s_route_asks_of_a_sign_in_goes_along(site: RouteSit
         ([None], {}),
     ],
 )
-async def test_a_program_s_person_is_offered_the_providers_of_that_host(
+async def test_programmatic_sign_in_offers_providers_of_that_host(
     tmp_path: Path, named: list[list[str] | None], offered: dict[str, str]
 ) -> None:
     keys = {"from": f"https://{HOST}", "to": "http://127.0.0.1:9", "allow_any_authenticated_user": True}
@@ -108,7 +108,7 @@ async def test_login_answers_get_only(site: RouteSite) -> None:
     assert (await login(site, PROGRAM, method="POST")).status == 405
 
 
-async def test_who_agreed_is_led_to_the_program_with_a_token_for_this_host(site: RouteSite, ann: SignedIn) -> None:
+async def test_consenting_user_is_redirected_with_token_for_this_host(site: RouteSite, ann: SignedIn) -> None:
     answer = await site.browser().get(callback_url(site, ann))
     assert answer.status == 302
     location = answer.header("location")
@@ -120,7 +120,7 @@ async def test_who_agreed_is_led_to_the_program_with_a_token_for_this_host(site:
         site.proxy.programmatic_tokens.open(token, "other.example.com", site.clock())
 
 
-async def test_no_browser_becomes_somebody_by_a_program_s_link(site: RouteSite, ann: SignedIn) -> None:
+async def test_programmatic_link_signs_no_browser_in(site: RouteSite, ann: SignedIn) -> None:
     browser = site.browser()
     assert (await browser.get(callback_url(site, ann))).values("set-cookie") == []
     assert browser.cookies[HOST] == {}
@@ -136,7 +136,7 @@ async def test_what_is_no_hand_over_for_this_host_is_refused(site: RouteSite, an
     browser = site.browser()
     url = callback_url(site, ann)
     ordinary = site.hand_overs.seal(ann.session.id, browser.begin(HOST), HOST, f"https://{HOST}/", site.clock())
-    for wrong in (
+    for invalid in (
         callback_url(site, ann, at="other.example.com"),
         callback_url(site, ann, to="https://evil.example/"),
         url.partition("&gate_session")[0],
@@ -144,8 +144,8 @@ async def test_what_is_no_hand_over_for_this_host_is_refused(site: RouteSite, an
         f"https://{HOST}/.gate/callback/?gate_programmatic=true&gate_session={ordinary}",
         f"https://{HOST}/.gate/callback/?{url.partition('true&')[2]}",
     ):
-        answer = await browser.get(wrong)
-        assert answer.status == 400, wrong
+        answer = await browser.get(invalid)
+        assert answer.status == 400, invalid
         assert answer.values("location") == []
     site.ahead = 301
     assert (await browser.get(url)).status == 400

@@ -17,7 +17,7 @@ def callback_url(site: RouteSite, ann: SignedIn, attempt: str, *, host: str = HO
     return f"https://{at}/.gate/callback/?gate_session={site.hand_overs.seal(ann.session.id, attempt, host, to, site.clock())}"
 
 
-async def test_the_browser_that_asked_gets_the_session_and_its_page(site: RouteSite, ann: SignedIn) -> None:
+async def test_requesting_browser_gets_session_and_page(site: RouteSite, ann: SignedIn) -> None:
     browser = site.browser()
     attempt = browser.begin(HOST)
     answer = await browser.get(callback_url(site, ann, attempt))
@@ -40,10 +40,10 @@ async def test_a_callback_url_from_another_browser_yields_no_session(site: Route
 async def test_a_hand_over_works_once(site: RouteSite, ann: SignedIn) -> None:
     browser = site.browser()
     attempt = browser.begin(HOST)
-    kept = dict(browser.cookies[HOST])
+    cookies = dict(browser.cookies[HOST])
     url = callback_url(site, ann, attempt)
     assert (await browser.get(url)).status == 302
-    browser.cookies[HOST] = kept
+    browser.cookies[HOST] = cookies
     assert (await browser.get(url)).status == 400
 
 
@@ -93,7 +93,7 @@ async def test_an_ended_session_is_not_handed_over(site: RouteSite, ann: SignedI
 
 
 @pytest.mark.parametrize("query", ["", "?gate_session=", "?gate_session=a&gate_session=b", "?gate_session=%00", "?other=1"])
-async def test_a_callback_without_one_good_token_is_refused(query: str, site: RouteSite) -> None:
+async def test_callback_without_exactly_one_valid_token_is_refused(query: str, site: RouteSite) -> None:
     browser = site.browser()
     browser.begin(HOST)
     answer = await browser.get(f"https://{HOST}/.gate/callback/{query}")
@@ -101,7 +101,7 @@ async def test_a_callback_without_one_good_token_is_refused(query: str, site: Ro
     assert b"Open the application" in answer.body
 
 
-async def test_other_tokens_of_ours_are_no_hand_over(site: RouteSite, ann: SignedIn) -> None:
+async def test_other_gate_tokens_are_no_handoff(site: RouteSite, ann: SignedIn) -> None:
     browser = site.browser()
     browser.begin(HOST)
     session_cookie = ann.cookie(HOST).partition("; ")[0].partition("=")[2]
@@ -143,7 +143,7 @@ async def test_the_signed_in_may_read_their_assertion(site: RouteSite, ann: Sign
     assert (await site.ask(f"https://{HOST}/.gate/jwt", headers={"cookie": ann.cookie("other.example.com")})).status == 401
 
 
-async def test_nothing_is_attested_for_a_host_that_lets_the_person_nowhere(site: RouteSite, ann: SignedIn) -> None:
+async def test_nothing_is_attested_for_a_host_closed_to_the_user(site: RouteSite, ann: SignedIn) -> None:
     url, host = "https://finance.example.com/.gate/jwt", "finance.example.com"
     assert (await site.ask(url, headers={"cookie": ann.cookie(host)})).status == 403
     boss = await sign_in(site.broker, site.options, "boss")
@@ -156,7 +156,7 @@ async def test_there_is_no_admin_and_nothing_else_on_route_hosts(site: RouteSite
     assert (await site.ask(f"https://{HOST}/.well-known/gate/jwks.json")).status == 404
 
 
-async def test_of_two_good_tokens_none_is_taken(site: RouteSite, ann: SignedIn) -> None:
+async def test_of_two_valid_tokens_none_is_accepted(site: RouteSite, ann: SignedIn) -> None:
     browser = site.browser()
     first, second = (callback_url(site, ann, browser.begin(HOST)) for _ in range(2))
     answer = await browser.get(f"{first}&{second.partition('?')[2]}")
@@ -164,7 +164,7 @@ async def test_of_two_good_tokens_none_is_taken(site: RouteSite, ann: SignedIn) 
     assert "_gate" not in browser.cookies[HOST]
 
 
-async def test_what_django_itself_refuses_looks_like_any_refusal_of_ours(site: RouteSite) -> None:
+async def test_django_refusal_looks_like_gate_refusal(site: RouteSite) -> None:
     too_many = "&".join(["a"] * 1500)
     answer = await site.ask(f"https://{HOST}/.gate/callback/?{too_many}", headers={"accept": "application/json"})
     assert (answer.status, answer.json["status"], answer.json["request_id"]) == (400, 400, "f" * 32)
@@ -185,7 +185,7 @@ async def test_forward_auth_begins_a_sign_in_on_the_host_that_keeps_its_cookie(s
     assert list(browser.cookies[HOST]) == [f"__Host-_gate_signin_{params['gate_attempt'][0]}"]
 
 
-async def test_who_is_signed_in_already_just_goes_on(site: RouteSite, ann: SignedIn) -> None:
+async def test_signed_in_user_continues(site: RouteSite, ann: SignedIn) -> None:
     answer = await site.ask(begin_url(PAGE), headers={"cookie": ann.cookie(HOST)})
     assert (answer.status, answer.header("location")) == (302, PAGE)
 
@@ -218,7 +218,7 @@ async def test_without_forward_auth_there_is_no_such_page(site: RouteSite) -> No
     assert (await site.ask(begin_url(PAGE))).status == 404
 
 
-async def test_forward_auth_begins_a_stronger_sign_in_for_who_is_signed_in_weakly(site: RouteSite, ann: SignedIn) -> None:
+async def test_forward_auth_starts_stronger_sign_in_for_weak_session(site: RouteSite, ann: SignedIn) -> None:
     host, page = "strong.example.com", "https://strong.example.com/wages"
     answer = await site.ask(begin_url(page, host), headers={"cookie": ann.cookie(host)})
     params = parse_qs(urlsplit(answer.header("location")).query)

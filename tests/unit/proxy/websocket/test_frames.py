@@ -19,7 +19,7 @@ from proxy.websocket.frames import (
 )
 from tests.support.websockets import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Frame, frames_in, from_client, from_server
 
-GOOD = from_client(TEXT, b"hello") + from_client(BINARY, b"x" * 300) + from_client(PING) + from_client(BINARY, b"y" * 70_000)
+VALID = from_client(TEXT, b"hello") + from_client(BINARY, b"x" * 300) + from_client(PING) + from_client(BINARY, b"y" * 70_000)
 
 
 def walker(**options) -> FrameScanner:
@@ -27,12 +27,12 @@ def walker(**options) -> FrameScanner:
 
 
 @given(st.lists(st.integers(1, 400), max_size=30))
-def test_good_frames_pass_byte_for_byte_in_whatever_pieces_they_come(sizes: list[int]) -> None:
+def test_valid_frames_pass_byte_for_byte_in_any_chunks(sizes: list[int]) -> None:
     walk, passed, at = walker(), b"", 0
-    for size in [*sizes, len(GOOD)]:
-        passed += walk.feed(GOOD[at : at + size])
+    for size in [*sizes, len(VALID)]:
+        passed += walk.feed(VALID[at : at + size])
         at += size
-    assert passed == GOOD
+    assert passed == VALID
     assert (walk.error, walk.frames, walk.is_at_frame_boundary) == (None, 4, True)
 
 
@@ -79,14 +79,14 @@ def test_reserved_bits_pass_where_an_extension_was_agreed_upon() -> None:
 
 def test_fragments_count_as_one_message_and_control_frames_may_come_between() -> None:
     walk = walker(message_bytes=10)
-    good = from_client(TEXT, b"12345", is_final=False) + from_client(PING, b"ping") + from_client(CONTINUATION, b"67890", is_final=False)
-    assert walk.feed(good) == good
+    valid = from_client(TEXT, b"12345", is_final=False) + from_client(PING, b"ping") + from_client(CONTINUATION, b"67890", is_final=False)
+    assert walk.feed(valid) == valid
     assert walk.feed(from_client(CONTINUATION, b"!")) == b""
     assert walk.error is not None
     assert walk.error.code == MESSAGE_TOO_BIG
 
 
-def test_the_next_message_counts_anew() -> None:
+def test_next_message_resets_the_count() -> None:
     walk = walker(message_bytes=10)
     for _ in range(3):
         assert walk.feed(from_client(TEXT, b"1234567890"))
@@ -117,14 +117,14 @@ def test_finishing_passes_only_the_rest_of_the_current_frame_and_notices_the_clo
     assert walk.close_seen
 
 
-def test_a_held_back_header_is_not_begun() -> None:
+def test_delayed_header_is_not_started() -> None:
     walk = walker()
     assert walk.feed(from_client(BINARY, b"x" * 300)[:3]) == b""
     assert walk.is_at_frame_boundary
 
 
 @pytest.mark.parametrize("is_masked", [True, False])
-def test_our_close_says_its_code_and_reason_and_is_masked_for_servers(is_masked: bool) -> None:
+def test_sent_close_has_code_and_reason_and_is_masked_for_servers(is_masked: bool) -> None:
     (frame,) = frames_in(close_frame(1008, "access has ended", is_masked=is_masked))
     assert (frame.opcode, frame.is_final, frame.is_masked) == (CLOSE, True, is_masked)
     assert (frame.close_code, frame.payload[2:]) == (1008, b"access has ended")
@@ -154,12 +154,14 @@ def test_messages_come_whole_from_any_pieces(messages: list[tuple[int, list[byte
     for opcode, parts in messages:
         for number, part in enumerate(parts):
             sent += from_server(opcode if number == 0 else 0, part, is_final=number == len(parts) - 1) + from_server(PING, b"between")
-    assembler, heard = MessageAssembler(), []
+    assembler, received = MessageAssembler(), []
     while sent:
         size = data.draw(st.integers(1, len(sent)))
-        heard += assembler.feed(sent[:size])
+        received += assembler.feed(sent[:size])
         sent = sent[size:]
-    assert [message for message in heard if message.opcode != PING] == [FrameMessage(opcode, b"".join(parts)) for opcode, parts in messages]
+    assert [message for message in received if message.opcode != PING] == [
+        FrameMessage(opcode, b"".join(parts)) for opcode, parts in messages
+    ]
 
 
 def test_a_large_message_from_server() -> None:
@@ -167,7 +169,7 @@ def test_a_large_message_from_server() -> None:
     assert list(MessageAssembler().feed(from_server(BINARY, payload))) == [FrameMessage(BINARY, payload)]
 
 
-def test_a_close_says_its_code_or_none() -> None:
+def test_close_has_its_code_or_none() -> None:
     (close,) = MessageAssembler().feed(close_frame(4001, "as you wish", is_masked=False))
     assert (close.opcode, close.close_code, close.close_reason) == (CLOSE, 4001, "as you wish")
     (close,) = MessageAssembler().feed(from_server(CLOSE, b""))

@@ -8,7 +8,7 @@ from proxy.websocket.handshake import Handshake, accept_key, parse_handshake
 from tests.support.websockets import ACCEPT, KEY
 
 OWN = "https://app.example.com"
-GOOD = (
+VALID = (
     (b"connection", b"Upgrade"),
     (b"upgrade", b"websocket"),
     (b"sec-websocket-version", b"13"),
@@ -18,7 +18,7 @@ ANSWER = ((b"Upgrade", b"websocket"), (b"Connection", b"Upgrade"), (b"Sec-WebSoc
 
 
 def offer(*more: tuple[bytes, bytes], without: bytes = b"", method: str = "GET", origins: tuple[str, ...] = ()) -> Handshake:
-    return parse_handshake(method, [*(pair for pair in GOOD if pair[0] != without), *more], OWN, origins)
+    return parse_handshake(method, [*(pair for pair in VALID if pair[0] != without), *more], OWN, origins)
 
 
 def test_the_accept_key_is_that_of_the_rfc():
@@ -55,7 +55,7 @@ def test_a_handshake_that_is_none_is_refused(without: bytes, more: tuple[tuple[b
     assert refused.value.status == status
 
 
-def test_a_wrong_version_is_answered_with_the_right_one():
+def test_unsupported_version_is_answered_with_the_supported_one():
     with pytest.raises(HandshakeRefused) as refused:
         offer(without=b"sec-websocket-version")
     assert (b"sec-websocket-version", b"13") in refused.value.headers
@@ -71,11 +71,11 @@ def test_pages_of_the_host_and_of_listed_origins_may(origin: bytes):
     assert offer((b"origin", origin), origins=("https://other.example:8443",)).key == KEY
 
 
-def test_the_upstream_is_asked_in_the_clients_own_words():
-    given = ((b"sec-websocket-protocol", b"chat, superchat"), (b"sec-websocket-extensions", b'x;a="1, 2", permessage-deflate'))
-    sent = offer(*given).for_upstream([(b"host", b"upstream"), (b"sec-websocket-key", b"route says so"), (b"x-own", b"1")])
+def test_upstream_receives_the_client_handshake_unchanged():
+    headers = ((b"sec-websocket-protocol", b"chat, superchat"), (b"sec-websocket-extensions", b'x;a="1, 2", permessage-deflate'))
+    sent = offer(*headers).for_upstream([(b"host", b"upstream"), (b"sec-websocket-key", b"route says so"), (b"x-own", b"1")])
     assert sent[:4] == [(b"host", b"upstream"), (b"x-own", b"1"), (b"upgrade", b"websocket"), (b"connection", b"Upgrade")]
-    assert sorted(sent[4:]) == sorted([*GOOD[2:], *given])
+    assert sorted(sent[4:]) == sorted([*VALID[2:], *headers])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from proxy.forwarding.http_forwarding import TerminationReason
 from proxy.websocket import relay
 from tests.support.eventually import eventually
 from tests.support.websockets import ACCEPT, BINARY, CLOSE, PING, TEXT, frames_in, from_client, from_server
-from tests.unit.proxy.test_upgrades import Carried
+from tests.unit.proxy.test_upgrades import Upgraded
 from tests.unit.proxy.websocket.test_handshake import ANSWER, offer
 
 SOON = 3.0  # seconds
@@ -22,106 +22,106 @@ def _impatient(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(relay, "CLOSE_HANDSHAKE_SECONDS", 0.1)
 
 
-def carrying(**options: Any) -> Carried:
-    return Carried(offer(), ANSWER, **{"sent_ahead": b"", "answered_ahead": b"", **options})
+def relaying(**options: Any) -> Upgraded:
+    return Upgraded(offer(), ANSWER, **{"sent_ahead": b"", "answered_ahead": b"", **options})
 
 
 async def test_frames_pass_both_ways_as_they_are():
-    async with carrying(sent_ahead=from_client(TEXT, b"ahead")) as carried:
-        carried.client.data_received(from_client(BINARY, b"up"))
-        carried.upstream.data_received(from_server(PING, b"down"))
-        assert carried.to_upstream.written == from_client(TEXT, b"ahead") + from_client(BINARY, b"up")
-        assert carried.to_client.written == from_server(PING, b"down")
-        assert carried.headers[b"sec-websocket-accept"] == ACCEPT
-        carried.upstream.connection_lost(None)
-        result = await carried.ended()
+    async with relaying(sent_ahead=from_client(TEXT, b"ahead")) as running:
+        running.client.data_received(from_client(BINARY, b"up"))
+        running.upstream.data_received(from_server(PING, b"down"))
+        assert running.to_upstream.written == from_client(TEXT, b"ahead") + from_client(BINARY, b"up")
+        assert running.to_client.written == from_server(PING, b"down")
+        assert running.headers[b"sec-websocket-accept"] == ACCEPT
+        running.upstream.connection_lost(None)
+        result = await running.ended()
     assert (result.status, result.termination, result.bytes_sent, result.bytes_received) == (101, TerminationReason.UPSTREAM_RESET, 6, 19)
-    assert "close" in carried.to_client.ends
+    assert "close" in running.to_client.ends
 
 
 async def test_a_revocation_puts_1008_into_both_directions_and_nothing_passes_after_it():
-    async with carrying() as carried:
-        carried.handle.cancel()
-        carried.client.data_received(from_client(TEXT, b"too late"))
-        carried.upstream.data_received(from_server(TEXT, b"too late"))
-        for written, is_masked in ((carried.to_client.written, False), (carried.to_upstream.written, True)):
+    async with relaying() as running:
+        running.handle.cancel()
+        running.client.data_received(from_client(TEXT, b"too late"))
+        running.upstream.data_received(from_server(TEXT, b"too late"))
+        for written, is_masked in ((running.to_client.written, False), (running.to_upstream.written, True)):
             (frame,) = frames_in(written)
             assert (frame.opcode, frame.close_code, frame.is_masked) == (CLOSE, 1008, is_masked)
-        assert (await carried.ended()).termination is TerminationReason.ACCESS_ENDED
+        assert (await running.ended()).termination is TerminationReason.ACCESS_ENDED
 
 
 async def test_our_close_waits_for_the_end_of_the_frame_that_is_passing():
-    async with carrying() as carried:
+    async with relaying() as running:
         whole = from_server(BINARY, b"x" * 50)
-        carried.upstream.data_received(whole[:20])
-        carried.handle.cancel()
-        assert carried.to_client.written == whole[:20]
-        carried.upstream.data_received(whole[20:] + from_server(TEXT, b"too late"))
-        last, close = frames_in(carried.to_client.written)
+        running.upstream.data_received(whole[:20])
+        running.handle.cancel()
+        assert running.to_client.written == whole[:20]
+        running.upstream.data_received(whole[20:] + from_server(TEXT, b"too late"))
+        last, close = frames_in(running.to_client.written)
         assert (last.payload, close.close_code) == (b"x" * 50, 1008)
 
 
 async def test_a_frame_that_never_ends_does_not_keep_a_revoked_websocket_open():
-    async with carrying() as carried:
-        carried.upstream.data_received(from_server(BINARY, b"x" * 50)[:20])
-        carried.handle.cancel()
-        assert (await carried.ended()).termination is TerminationReason.ACCESS_ENDED
-    assert "abort" in carried.to_client.ends
+    async with relaying() as running:
+        running.upstream.data_received(from_server(BINARY, b"x" * 50)[:20])
+        running.handle.cancel()
+        assert (await running.ended()).termination is TerminationReason.ACCESS_ENDED
+    assert "abort" in running.to_client.ends
 
 
 async def test_ends_that_answer_our_close_are_let_go_at_once():
-    async with carrying() as carried:
-        carried.handle.cancel()
-        carried.client.data_received(from_client(CLOSE, b"\x03\xf0"))
-        assert carried.to_client.ends == ["close"]
-        carried.upstream.data_received(from_server(CLOSE, b"\x03\xf0"))
+    async with relaying() as running:
+        running.handle.cancel()
+        running.client.data_received(from_client(CLOSE, b"\x03\xf0"))
+        assert running.to_client.ends == ["close"]
+        running.upstream.data_received(from_server(CLOSE, b"\x03\xf0"))
         async with asyncio.timeout(relay.CLOSE_HANDSHAKE_SECONDS / 2):
-            await asyncio.shield(carried.task)
+            await asyncio.shield(running.task)
 
 
 async def test_a_revocation_ends_a_websocket_that_is_closing_slowly():
-    async with carrying() as carried:
-        carried.client.data_received(from_client(CLOSE, b"\x03\xe8"))
-        carried.upstream.data_received(from_server(TEXT, b"still here"))
-        carried.handle.cancel()
-        assert [frame.opcode for frame in frames_in(carried.to_client.written)] == [TEXT, CLOSE]
-        assert [frame.opcode for frame in frames_in(carried.to_upstream.written)] == [CLOSE]
-        assert (await carried.ended()).termination is TerminationReason.ACCESS_ENDED
+    async with relaying() as running:
+        running.client.data_received(from_client(CLOSE, b"\x03\xe8"))
+        running.upstream.data_received(from_server(TEXT, b"still here"))
+        running.handle.cancel()
+        assert [frame.opcode for frame in frames_in(running.to_client.written)] == [TEXT, CLOSE]
+        assert [frame.opcode for frame in frames_in(running.to_upstream.written)] == [CLOSE]
+        assert (await running.ended()).termination is TerminationReason.ACCESS_ENDED
 
 
-async def test_a_close_of_theirs_passes_and_the_connection_must_end_soon_after(monkeypatch):
+async def test_close_of_peer_is_forwarded_and_connection_ends_soon_after(monkeypatch):
     monkeypatch.setattr(relay, "CLOSE_SECONDS", 0.02)
-    async with carrying() as carried:
-        carried.client.data_received(from_client(CLOSE, b"\x03\xe8"))
-        assert (await carried.ended()).termination is TerminationReason.COMPLETE
-    assert frames_in(carried.to_upstream.written)[0].close_code == 1000
+    async with relaying() as running:
+        running.client.data_received(from_client(CLOSE, b"\x03\xe8"))
+        assert (await running.ended()).termination is TerminationReason.COMPLETE
+    assert frames_in(running.to_upstream.written)[0].close_code == 1000
 
 
 async def test_an_upstream_that_takes_nothing_keeps_no_connection_of_a_websocket_that_has_ended(monkeypatch):
     """Less than what makes it congested may still wait to be sent; that would keep the connection for as long as the upstream hangs."""
     monkeypatch.setattr(tunnel, "CLOSE_TIMEOUT", 0.02)
-    async with carrying() as carried:
-        carried.client.data_received(from_client(CLOSE, b"\x03\xe8"))
-        carried.client.connection_lost(None)
-        await carried.ended()
-        assert carried.to_upstream.ends[0] == "close"
-        await eventually(lambda: "abort" in carried.to_upstream.ends)
+    async with relaying() as running:
+        running.client.data_received(from_client(CLOSE, b"\x03\xe8"))
+        running.client.connection_lost(None)
+        await running.ended()
+        assert running.to_upstream.ends[0] == "close"
+        await eventually(lambda: "abort" in running.to_upstream.ends)
 
 
 @pytest.mark.parametrize(("bad", "code"), [(from_server(TEXT, b"unmasked"), 1002), (b"\x82\xff" + (2**30).to_bytes(8, "big"), 1009)])
 async def test_a_forbidden_frame_ends_both_sides_with_its_code(bad: bytes, code: int):
-    async with carrying() as carried:
-        carried.client.data_received(from_client(TEXT, b"good") + bad)
-        assert frames_in(carried.to_client.written)[-1].close_code == code
-        good, close = frames_in(carried.to_upstream.written)
-        assert (good.payload, close.close_code) == (b"good", code)
-        assert (await carried.ended()).termination is TerminationReason.PROTOCOL_ERROR
+    async with relaying() as running:
+        running.client.data_received(from_client(TEXT, b"good") + bad)
+        assert frames_in(running.to_client.written)[-1].close_code == code
+        data_frames, close = frames_in(running.to_upstream.written)
+        assert (data_frames.payload, close.close_code) == (b"good", code)
+        assert (await running.ended()).termination is TerminationReason.PROTOCOL_ERROR
 
 
 async def test_a_set_timeout_ends_it_with_1001():
-    async with carrying(timeout=0.02) as carried:
-        assert (await carried.ended()).termination is TerminationReason.TIMEOUT
-    assert frames_in(carried.to_client.written)[0].close_code == 1001
+    async with relaying(timeout=0.02) as running:
+        assert (await running.ended()).termination is TerminationReason.TIMEOUT
+    assert frames_in(running.to_client.written)[0].close_code == 1001
 
 
 @pytest.fixture
@@ -139,31 +139,31 @@ async def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Awaitable
 
 
 async def test_a_sender_of_too_many_frames_is_read_more_slowly_and_not_closed(passes):
-    async with carrying() as carried:
+    async with relaying() as running:
         many = from_client(TEXT) * 600
-        carried.client.data_received(many)
+        running.client.data_received(many)
         await passes(0.9 * 600 / relay.MAX_FRAMES_PER_SECOND)
-        assert not carried.to_client.is_reading
-        assert carried.to_upstream.is_reading
+        assert not running.to_client.is_reading
+        assert running.to_upstream.is_reading
         await passes(0.2 * 600 / relay.MAX_FRAMES_PER_SECOND)
-        assert carried.to_client.is_reading
-        assert carried.to_upstream.written == many
+        assert running.to_client.is_reading
+        assert running.to_upstream.written == many
 
 
 async def test_frames_that_come_after_reading_has_stopped_count_too(passes):
     """TLS hands over all that it has decrypted: the hold for the first of them must not end the hold for all."""
-    async with carrying() as carried:
-        carried.client.data_received(from_client(TEXT) * 600)
-        carried.client.data_received(from_client(TEXT) * 600)
+    async with relaying() as running:
+        running.client.data_received(from_client(TEXT) * 600)
+        running.client.data_received(from_client(TEXT) * 600)
         await passes(1.5 * 600 / relay.MAX_FRAMES_PER_SECOND)
-        assert not carried.to_client.is_reading
+        assert not running.to_client.is_reading
 
 
 async def test_a_client_that_left_still_delivers_what_it_had_sent():
-    async with carrying() as carried:
-        carried.upstream.pause_writing()
-        carried.client.connection_lost(None)
-        assert carried.to_upstream.ends == ["close"]
-        assert not carried.task.done()
-        carried.upstream.connection_lost(None)
-        assert (await carried.ended()).termination is TerminationReason.CLIENT_DISCONNECTED
+    async with relaying() as running:
+        running.upstream.pause_writing()
+        running.client.connection_lost(None)
+        assert running.to_upstream.ends == ["close"]
+        assert not running.task.done()
+        running.upstream.connection_lost(None)
+        assert (await running.ended()).termination is TerminationReason.CLIENT_DISCONNECTED

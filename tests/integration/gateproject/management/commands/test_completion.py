@@ -79,7 +79,7 @@ def answered(shell: str, folder: Path, line: str) -> str:
         ("gate completion z", {"zsh"}),
     ],
 )
-def test_completion_offers_words_and_files(shell: str, folder: Path, line: str, expected: set[str]) -> None:
+def test_completion_offers_commands_and_files(shell: str, folder: Path, line: str, expected: set[str]) -> None:
     offers = answered(shell, folder, line).splitlines()
     assert {offer.partition("\t")[0].rstrip("/") for offer in offers} == expected
 

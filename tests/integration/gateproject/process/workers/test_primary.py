@@ -10,18 +10,18 @@ import pytest
 import yaml
 
 from tests.support.gate import RunningGate, sign_in
-from tests.support.reloading import hears, rewrite
-from tests.support.workers import HTML, WORKERS, client_of, metric, metrics_of, on_each, processes
+from tests.support.reloading import rewrite, wait_for_event
+from tests.support.workers import HTML, WORKERS, client_for, metric, metrics_for, on_each, processes
 
 
 async def test_reload_is_in_force_on_all_workers_when_logged(gate: RunningGate) -> None:
     policy = yaml.safe_load(gate.config_file.read_text())["policy"]
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "bob")
-        async with client_of(gate, 1, client.cookies) as one, client_of(gate, 2, client.cookies) as other:
+        async with client_for(gate, 1, client.cookies) as one, client_for(gate, 2, client.cookies) as other:
             for groups, expected in ((["engineering"], 403), (["sales"], 200), (["engineering"], 403)):
                 stricter = {"from": policy[0]["from"], "to": policy[0]["to"], "allowed_groups": groups}
-                with hears(gate, "configuration reloaded") as lines:
+                with wait_for_event(gate, "configuration reloaded") as lines:
                     rewrite(gate.config_file, policy=[stricter])
                 answers = [await each.get(gate.url("app.localhost"), headers=HTML) for each in (one, other)]
                 assert [answer.status_code for answer in answers] == [expected, expected]
@@ -34,7 +34,7 @@ async def test_reload_refused_by_one_worker_is_refused_by_all(gate: RunningGate)
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "bob")
         stored = httpx.Cookies(client.cookies)
-        with hears(gate, "configuration rejected"):
+        with wait_for_event(gate, "configuration rejected"):
             rewrite(gate.config_file, log_level="loud")
         os.kill(processes(gate)[1], signal.SIGKILL)
         gate.wait_for_event("worker exited")
@@ -48,7 +48,7 @@ async def test_stalled_worker_is_killed_at_reload(gate: RunningGate) -> None:
     policy = yaml.safe_load(gate.config_file.read_text())["policy"]
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "bob")
-        async with client_of(gate, 2, client.cookies) as of_second:
+        async with client_for(gate, 2, client.cookies) as of_second:
             os.kill(processes(gate)[1], signal.SIGSTOP)
             requested = asyncio.create_task(of_second.get(gate.url("app.localhost"), headers=HTML, timeout=60))
             await asyncio.sleep(0.1)  # until it is sent
@@ -62,7 +62,7 @@ async def test_stalled_worker_is_killed_at_reload(gate: RunningGate) -> None:
 async def test_the_lines_of_all_stand_whole_in_one_log(gate: RunningGate) -> None:
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "bob")
-        async with client_of(gate, 1, client.cookies) as one, client_of(gate, 2, client.cookies) as other:
+        async with client_for(gate, 1, client.cookies) as one, client_for(gate, 2, client.cookies) as other:
             long = gate.url("app.localhost", f"/{'x' * 6000}")  # more than what a pipe takes at once as a whole
             for _ in range(10):
                 await asyncio.gather(*(each.get(long, headers=HTML) for each in (one, other) for _ in range(10)))
@@ -79,11 +79,11 @@ async def test_the_lines_of_all_stand_whole_in_one_log(gate: RunningGate) -> Non
 async def test_metrics_of_all_workers_are_summed(gate: RunningGate, metrics_port: int) -> None:
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "bob")
-        before = metric(metrics_of(metrics_port), "http_server_requests_total", host="app.localhost")
-        async with client_of(gate, 1, client.cookies) as one, client_of(gate, 2, client.cookies) as other:
+        before = metric(metrics_for(metrics_port), "http_server_requests_total", host="app.localhost")
+        async with client_for(gate, 1, client.cookies) as one, client_for(gate, 2, client.cookies) as other:
             for each in (one, other, other):
                 await each.get(gate.url("app.localhost"), headers=HTML)
-            page = metrics_of(metrics_port)
+            page = metrics_for(metrics_port)
     assert metric(page, "http_server_requests_total", host="app.localhost") - before >= 3
     assert metric(page, "envoy_cluster_upstream_rq_time_count") >= 3
     assert metric(page, "gate_workers_serving") == WORKERS

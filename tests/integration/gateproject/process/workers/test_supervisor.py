@@ -12,18 +12,18 @@ import pytest
 from tests.support.certs import certificate_files
 from tests.support.children import clean_environment, free_port, wait_until
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.fork_server import manage, python
 from tests.support.gate import GateBuilder, RunningGate, sign_in
-from tests.support.prepared import manage, python
 from tests.support.upstream import SampleUpstream
-from tests.support.workers import HTML, WORKERS, client_of, metric, metrics_of, on_each, processes
+from tests.support.workers import HTML, WORKERS, client_for, metric, metrics_for, on_each, processes
 
 
 async def test_dead_worker_is_restarted(gate: RunningGate, metrics_port: int) -> None:
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "alice")
         stored = httpx.Cookies(client.cookies)
-    counted = metric(metrics_of(metrics_port), "http_server_requests_total")
-    async with client_of(gate, 1, stored) as of_first, client_of(gate, 2, stored) as of_second:
+    counted = metric(metrics_for(metrics_port), "http_server_requests_total")
+    async with client_for(gate, 1, stored) as of_first, client_for(gate, 2, stored) as of_second:
         os.kill(processes(gate)[1], signal.SIGKILL)
         ended = gate.wait_for_event("worker exited")
         assert (ended["ended"], ended["signal"], ended["worker"]) == (2, "SIGKILL", 1)
@@ -31,7 +31,7 @@ async def test_dead_worker_is_restarted(gate: RunningGate, metrics_port: int) ->
         with pytest.raises(httpx.TransportError):
             await of_second.get(gate.url("app.localhost"), headers=HTML, extensions={"timeout": {"connect": 0.0}})
     assert await on_each(gate, stored) == [200, 200]
-    page = metrics_of(metrics_port)
+    page = metrics_for(metrics_port)
     assert metric(page, "gate_worker_exits_total") == 1
     assert metric(page, "http_server_requests_total") >= counted
     assert metric(page, "gate_workers_serving") == WORKERS
@@ -55,7 +55,7 @@ async def test_all_end_with_the_command(gate: RunningGate) -> None:
 async def test_a_stop_lets_the_requests_of_all_end(gate: RunningGate, upstream: SampleUpstream) -> None:
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "bob")
-        async with client_of(gate, 1, client.cookies) as one, client_of(gate, 2, client.cookies) as other:
+        async with client_for(gate, 1, client.cookies) as one, client_for(gate, 2, client.cookies) as other:
             requested = [asyncio.create_task(each.get(gate.url("app.localhost", "/slow?seconds=1"), headers=HTML)) for each in (one, other)]
             await asyncio.sleep(0.3)
             gate.child.process.send_signal(signal.SIGTERM)

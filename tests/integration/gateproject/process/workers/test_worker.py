@@ -8,10 +8,10 @@ from pathlib import Path
 
 import httpx
 
-from tests.support.development_provider import DevelopmentProvider, pick_person
+from tests.support.development_provider import DevelopmentProvider, pick_user
 from tests.support.gate import GateBuilder, RunningGate, follow, sign_in, sign_out
 from tests.support.upstream import SampleUpstream
-from tests.support.workers import HTML, WORKERS, client_of, on_each, processes
+from tests.support.workers import HTML, WORKERS, client_for, on_each, processes
 
 
 async def test_session_is_shared_and_ends_everywhere(gate: RunningGate) -> None:
@@ -27,11 +27,11 @@ async def test_what_works_once_works_once_for_all(gate: RunningGate) -> None:
     """The same hand-over at two workers, at the same moment."""
     async with gate.client() as client:
         response = await client.get(gate.url("app.localhost"), headers=HTML)
-        response = await pick_person(client, await follow(client, response), "bob")
+        response = await pick_user(client, await follow(client, response), "bob")
         while "gate_session=" not in response.headers["location"]:
             response = await client.send(response.next_request)
         hand_over = response.headers["location"]
-        async with client_of(gate, 1, client.cookies) as one, client_of(gate, 2, client.cookies) as other:
+        async with client_for(gate, 1, client.cookies) as one, client_for(gate, 2, client.cookies) as other:
             answers = await asyncio.gather(*(each.get(hand_over, headers=HTML) for each in (one, other)))
     assert sorted(answer.status_code for answer in answers)[0] == 302
     assert sum("_gate" in answer.headers.get("set-cookie", "") and answer.status_code == 302 for answer in answers) == 1
@@ -43,7 +43,7 @@ async def test_stalled_first_process_bounds_staleness(provider: DevelopmentProvi
         gate.wait_for_event("gate is ready")
         async with gate.client() as client:
             await sign_in(client, gate.url("app.localhost"), "bob")
-            async with client_of(gate, 2, client.cookies) as of_second:
+            async with client_for(gate, 2, client.cookies) as of_second:
                 first = processes(gate)[0]
                 os.kill(first, signal.SIGSTOP)
                 try:
@@ -60,7 +60,7 @@ async def test_resumed_worker_drops_its_cache(gate: RunningGate) -> None:
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "alice")
         stored = httpx.Cookies(client.cookies)
-        async with client_of(gate, 1, stored) as of_first, client_of(gate, 2, stored) as of_second:
+        async with client_for(gate, 1, stored) as of_first, client_for(gate, 2, stored) as of_second:
             assert (await of_second.get(gate.url("app.localhost"), headers=HTML)).status_code == 200
             page = await of_first.get(gate.url("authenticate.localhost", "/.gate/"), headers=HTML)
             (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)

@@ -13,7 +13,7 @@ from tests.support.options import make_options
 MICROSOFT, GUID = "https://login.microsoftonline.com", "abcdef11-2222-3333-4444-555555555555"
 
 
-def asked(stage) -> list[str]:
+def requested_paths(stage) -> list[str]:
     return [request.query.get("$deltatoken", "") for request in stage.directory.requests if request.path.endswith("/delta")]
 
 
@@ -29,7 +29,7 @@ async def test_a_second_reading_asks_only_for_what_has_changed(staged) -> None:
     assert await stage.users() == stage.directory.expected()[0]
 
 
-async def test_a_delta_that_is_too_old_means_everything_anew(staged) -> None:
+async def test_expired_delta_causes_full_sync(staged) -> None:
     stage = await staged("azure")
     await stage.read()
     stage.directory.forget_deltas()
@@ -38,14 +38,14 @@ async def test_a_delta_that_is_too_old_means_everything_anew(staged) -> None:
     assert await stage.users() == stage.directory.expected()[0]
 
 
-async def test_after_a_day_everything_is_read_anew(staged) -> None:
+async def test_full_sync_runs_daily(staged) -> None:
     stage = await staged("azure")
     await stage.read()
     await stage.read()
-    assert asked(stage)[-2:] != ["", ""]
+    assert requested_paths(stage)[-2:] != ["", ""]
     stage.now += FULL_SYNC_INTERVAL
     await stage.read()
-    assert any(not token for token in asked(stage)[-4:])
+    assert any(not token for token in requested_paths(stage)[-4:])
 
 
 async def test_a_failed_reading_is_not_remembered(staged) -> None:
@@ -62,7 +62,7 @@ async def test_a_failed_reading_is_not_remembered(staged) -> None:
 
 
 @pytest.mark.parametrize("end", [{}, {"@odata.deltaLink": ""}, {"@odata.deltaLink": ["x"]}, {"@odata.nextLink": ["x"]}])
-async def test_a_listing_that_does_not_say_where_to_go_on_may_not_be_whole(staged, end) -> None:
+async def test_listing_without_continuation_may_be_incomplete(staged, end) -> None:
     stage = await staged("azure")
     await stage.read()
     before = await stage.users()
@@ -108,7 +108,7 @@ async def test_without_an_account_the_client_of_the_sign_in_asks(staged) -> None
         (f"{MICROSOFT}/{GUID}/v2.0", "corp.example", f"{MICROSOFT}/{GUID}/v2.0"),
     ],
 )
-def test_whom_it_lists_are_one_tenant_s(tmp_path: Path, url: str, directory_id: str, issuer: str) -> None:
+def test_listed_users_belong_to_one_tenant(tmp_path: Path, url: str, directory_id: str, issuer: str) -> None:
     account = {"client_id": "c", "client_secret": "s", "directory_id": directory_id}
     options = make_options(tmp_path, idp_provider="azure", idp_provider_url=url or None, idp_service_account=json.dumps(account))
     vendor = build_vendor(options, options.first_provider, lambda: 0.0)

@@ -17,10 +17,10 @@ class Http:
 
     def __init__(self, *answers: ProviderResponse | ProviderError):
         self.answers = list(answers)
-        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.calls: list[tuple[str, dict[str, str]]] = []
 
     async def send(self, method: str, url: str, headers: dict[str, str], content: bytes = b"") -> ProviderResponse:
-        self.asked.append((url, dict(headers)))
+        self.calls.append((url, dict(headers)))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, ProviderError):
             raise answer
@@ -31,7 +31,7 @@ def ok(body: bytes = b"{}") -> ProviderResponse:
     return ProviderResponse(200, "application/json", body)
 
 
-class Asked:
+class Stage:
     def __init__(self, *answers: ProviderResponse | ProviderError, left: float = 100.0, attempts: int = 6):
         self.http = Http(*answers)
         self.slept: list[float] = []
@@ -73,70 +73,70 @@ class Asked:
         "javascript:1",
     ],
 )
-async def test_nothing_but_the_directorys_own_host_is_asked(address: str) -> None:
-    asked = Asked(ok())
+async def test_only_the_directory_host_is_contacted(address: str) -> None:
+    stage = Stage(ok())
     with pytest.raises(DirectoryError, match="another host"):
-        await asked.api.get(address)
+        await stage.api.get(address)
     with pytest.raises(DirectoryError, match="another host"):
-        await asked.pages(lambda answer, page: address)
-    assert [url for url, _ in asked.http.asked] == [f"{BASE}/x"]
+        await stage.pages(lambda answer, page: address)
+    assert [url for url, _ in stage.http.calls] == [f"{BASE}/x"]
 
 
 @pytest.mark.parametrize("address", ["https://api.example.com/v1/x?after=2", "https://API.example.com:443/other"])
 async def test_its_own_host_is(address: str) -> None:
-    asked = Asked(ok())
-    await asked.api.get(address)
-    assert asked.http.asked == [(address, {"Authorization": "secret"})]
+    stage = Stage(ok())
+    await stage.api.get(address)
+    assert stage.http.calls == [(address, {"Authorization": "secret"})]
 
 
-async def test_a_token_endpoint_is_not_shown_the_token() -> None:
-    asked = Asked(ok())
-    await asked.api.token("https://login.example.com/token", {"a": "b"})
-    assert "Authorization" not in asked.http.asked[0][1]
+async def test_token_endpoint_does_not_receive_the_token() -> None:
+    stage = Stage(ok())
+    await stage.api.token("https://login.example.com/token", {"a": "b"})
+    assert "Authorization" not in stage.http.calls[0][1]
 
 
 async def test_a_listing_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_module, "MAX_PAGES", 10)
-    asked = Asked(ok())
+    stage = Stage(ok())
     numbers = iter(range(1000))
     with pytest.raises(DirectoryError, match="pages"):
-        await asked.pages(lambda answer, page: f"/x?after={next(numbers)}")
-    assert len(asked.http.asked) == 10
+        await stage.pages(lambda answer, page: f"/x?after={next(numbers)}")
+    assert len(stage.http.calls) == 10
 
 
-async def test_a_page_that_leads_to_itself_is_asked_for_once() -> None:
-    asked, again = Asked(ok()), iter(["/x"] * 20)
+async def test_page_linking_to_itself_is_requested_once() -> None:
+    stage, again = Stage(ok()), iter(["/x"] * 20)
     with pytest.raises(DirectoryError, match="pages"):
-        await asked.pages(lambda answer, page: next(again, None))
-    assert len(asked.http.asked) == 1
+        await stage.pages(lambda answer, page: next(again, None))
+    assert len(stage.http.calls) == 1
 
 
 async def test_what_passes_is_tried_again_longer_each_time_and_not_for_ever() -> None:
-    asked = Asked(ProviderError("away"), attempts=4)
+    stage = Stage(ProviderError("away"), attempts=4)
     with pytest.raises(DirectoryError, match="away"):
-        await asked.api.get("/x")
-    assert asked.slept == [1, 2, 4]
-    assert asked.budget.requests == 4
+        await stage.api.get("/x")
+    assert stage.slept == [1, 2, 4]
+    assert stage.budget.requests == 4
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 400, 401, 403, 404, 410])
 async def test_what_will_not_change_is_not_tried_again(status: int) -> None:
-    asked = Asked(ProviderResponse(status, "", b""))
+    stage = Stage(ProviderResponse(status, "", b""))
     with pytest.raises(DirectoryError, match=f"status {status}"):
-        await asked.api.get("/x")
-    assert len(asked.http.asked) == 1
+        await stage.api.get("/x")
+    assert len(stage.http.calls) == 1
 
 
-async def test_nobody_waits_for_longer_than_there_is_time() -> None:
-    asked = Asked(ProviderResponse(429, "", b"", {"retry-after": "99"}), left=99.0)
+async def test_waits_no_longer_than_the_time_left() -> None:
+    stage = Stage(ProviderResponse(429, "", b"", {"retry-after": "99"}), left=99.0)
     with pytest.raises(DirectoryError, match="idp_refresh_directory_timeout"):
-        await asked.api.get("/x")
-    assert asked.slept == []
+        await stage.api.get("/x")
+    assert stage.slept == []
 
 
-async def test_an_error_tells_no_query() -> None:
+async def test_error_omits_query() -> None:
     with pytest.raises(DirectoryError) as raised:
-        await Asked(ProviderResponse(400, "", b"")).api.get("/x", {"cursor": "hunter2"})
+        await Stage(ProviderResponse(400, "", b"")).api.get("/x", {"cursor": "hunter2"})
     assert "hunter2" not in str(raised.value)
     assert "api.example.com/v1/x" in str(raised.value)
 

@@ -18,12 +18,12 @@ async def test_its_api_follows_from_where_people_sign_in(staged, provider_url: s
     assert str(stage.source) == f"github at {api}"
 
 
-def test_a_server_of_ones_own_has_graphql_beside_the_rest() -> None:
+def test_self_hosted_server_has_graphql_alongside_rest() -> None:
     assert github_directory._graphql("https://git.corp.example/api/v3") == "https://git.corp.example/api/graphql"
     assert github_directory._graphql("https://api.github.com") == "https://api.github.com/graphql"
 
 
-async def test_names_are_asked_for_once_and_a_few_at_a_time(staged, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_names_are_requested_once_in_small_batches(staged, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = await staged("github")
     monkeypatch.setattr(github_directory, "PROFILES_PER_RUN", 2)
     await stage.read()

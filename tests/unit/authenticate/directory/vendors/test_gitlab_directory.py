@@ -10,19 +10,19 @@ async def test_a_group_is_named_by_its_whole_path(staged) -> None:
 
 async def test_a_group_of_the_persons_own_does_not_count(staged) -> None:
     stage = await staged("gitlab")
-    person = await stage.source.look_up("gitlab/101", "token of ann")
-    assert [group.id for group in person.groups] == ["7"]
+    member = await stage.source.look_up("gitlab/101", "token of ann")
+    assert [group.id for group in member.groups] == ["7"]
 
 
-async def test_a_group_that_the_person_merely_sees_does_not_count(staged) -> None:
+async def test_group_the_user_can_only_view_does_not_count(staged) -> None:
     stage = await staged("gitlab")
     await stage.source.look_up("gitlab/101", "token of ann")
-    (asked,) = (request for request in stage.directory.requests if "authorization" in request.headers)
-    assert asked.query["min_access_level"] == "10"
-    assert "private-token" not in asked.headers
+    (group_request,) = (request for request in stage.directory.requests if "authorization" in request.headers)
+    assert group_request.query["min_access_level"] == "10"
+    assert "private-token" not in group_request.headers
 
 
-async def test_who_is_blocked_is_in_no_group(staged) -> None:
+async def test_blocked_user_is_in_no_group(staged) -> None:
     stage = await staged("gitlab")
     await stage.read()
     assert "gitlab/666" not in await stage.users()

@@ -3,7 +3,7 @@
 from tests.support.fake_api import as_json
 
 
-async def test_everybody_of_the_company_is_in_a_group_that_holds_the_company(staged) -> None:
+async def test_all_company_members_are_in_group_containing_the_company(staged) -> None:
     stage = await staged("google")
     members = stage.directory._members
     stage.directory._members = lambda group: [{"type": "CUSTOMER", "id": "C01"}] if group == "empty" else members(group)
@@ -19,11 +19,11 @@ async def test_a_stranger_in_a_group_has_it(staged) -> None:
     await stage.read()
     dan = f"google/{stage.directory.user_id('dan')}"
     assert (await stage.users())[dan].group_ids == (stage.directory.group_id("empty"),)
-    person = await stage.source.look_up(dan, "")
-    assert person.user.group_ids == (stage.directory.group_id("empty"),)
+    member = await stage.source.look_up(dan, "")
+    assert member.user.group_ids == (stage.directory.group_id("empty"),)
 
 
-async def test_groups_without_members_are_not_asked_for_them(staged) -> None:
+async def test_members_of_empty_groups_are_not_requested(staged) -> None:
     stage = await staged("google")
     await stage.read()
     assert not any(stage.directory.group_id("empty") in request.path for request in stage.directory.requests)

@@ -5,18 +5,18 @@ import time
 from tests.support.fake_api import Answer, as_json
 
 
-def asked_for_members(stage) -> list[str]:
+def requested_members(stage) -> list[str]:
     return [request.path for request in stage.directory.requests if "/groups/" in request.path]
 
 
-async def test_only_groups_whose_members_changed_are_asked_for_them(staged) -> None:
+async def test_requests_members_only_of_groups_with_changed_membership(staged) -> None:
     stage = await staged("okta")
     await stage.read()
-    before = len(asked_for_members(stage))
+    before = len(requested_members(stage))
     stage.directory.company.members["empty"] = ["carol"]
     stage.directory.changed["empty"] = "2026-03-03T00:00:00.000Z"
     await stage.read()
-    assert asked_for_members(stage)[before:] == [f"/api/v1/groups/{stage.directory.group_id('empty')}/users"]
+    assert requested_members(stage)[before:] == [f"/api/v1/groups/{stage.directory.group_id('empty')}/users"]
     assert await stage.users() == stage.directory.expected()[0]
 
 
@@ -32,7 +32,7 @@ async def test_a_failed_reading_is_not_remembered(staged) -> None:
     assert await stage.users() == stage.directory.expected()[0]
 
 
-async def test_a_group_that_is_deleted_while_it_is_read_has_nobody(staged) -> None:
+async def test_group_deleted_during_sync_has_no_members(staged) -> None:
     stage = await staged("okta")
     gone = f"/api/v1/groups/{stage.directory.group_id('engineering')}/users"
     stage.directory.fault = lambda request: as_json({"errorCode": "E0000007"}, 404) if request.path == gone else None

@@ -16,7 +16,7 @@ async def test_its_api_follows_from_where_people_sign_in(staged, provider_url: s
     assert str(stage.source) == f"onelogin at {api}"
 
 
-async def test_who_is_in_a_group_that_was_deleted_is_in_none(staged) -> None:
+async def test_member_of_deleted_group_has_no_group(staged) -> None:
     stage = await staged("onelogin")
     listed = stage.directory._user
     stage.directory._user = lambda user: {**listed(user), "group_id": 999}

@@ -15,7 +15,7 @@ def answer(status: int, **headers: str) -> ProviderResponse:
 
 
 @pytest.mark.parametrize(
-    ("given", "seconds"),
+    ("response", "seconds"),
     [
         (answer(429, retry_after="7"), 7),
         (answer(503, retry_after="7"), 7),
@@ -29,16 +29,18 @@ def answer(status: int, **headers: str) -> ProviderResponse:
         (answer(429, retry_after="9", x_rate_limit_reset=str(int(NOW) + 20)), 9),
     ],
 )
-def test_what_the_answer_says(given: ProviderResponse, seconds: float) -> None:
-    assert retry_delay(given, 0, NOW, 0.0) == seconds
-    assert retry_delay(given, 3, NOW, 0.5) == seconds + 0.5
+def test_response_contents(response: ProviderResponse, seconds: float) -> None:
+    assert retry_delay(response, 0, NOW, 0.0) == seconds
+    assert retry_delay(response, 3, NOW, 0.5) == seconds + 0.5
 
 
-@pytest.mark.parametrize("given", [None, answer(500), answer(429), answer(429, retry_after="soon"), answer(429, x_rate_limit_reset="-1")])
-def test_without_a_word_longer_each_time(given: ProviderResponse | None) -> None:
-    assert [retry_delay(given, attempt, NOW, 1.0) for attempt in range(4)] == [1, 2, 4, 8]
-    assert retry_delay(given, 30, NOW, 1.0) == MAX_BACKOFF
-    assert retry_delay(given, 1, NOW, 0.0) == 1.0
+@pytest.mark.parametrize(
+    "response", [None, answer(500), answer(429), answer(429, retry_after="soon"), answer(429, x_rate_limit_reset="-1")]
+)
+def test_without_a_word_longer_each_time(response: ProviderResponse | None) -> None:
+    assert [retry_delay(response, attempt, NOW, 1.0) for attempt in range(4)] == [1, 2, 4, 8]
+    assert retry_delay(response, 30, NOW, 1.0) == MAX_BACKOFF
+    assert retry_delay(response, 1, NOW, 0.0) == 1.0
 
 
 def test_what_is_a_limit() -> None:

@@ -43,7 +43,7 @@ def test_a_deep_chain_of_groups_is_climbed_and_a_circle_ends() -> None:
     assert ancestors("a", {"a": {"b"}, "b": {"a", "c"}}) == {"a", "b", "c"}
 
 
-def test_a_group_that_nobody_listed_is_no_group() -> None:
+def test_unlisted_group_is_ignored() -> None:
     described = DirectoryBuilder()
     described.add_user("u")
     described.add_group("g")

@@ -12,7 +12,7 @@ from tests.support.providers import a_provider
 
 class AnyVendor(Vendor):
     kind = "google"
-    build_credentials = fetch = look_up = lambda *given: None  # type: ignore[assignment]
+    build_credentials = fetch = look_up = lambda *arguments: None  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize(("text", "path"), [("a/b", "a%2Fb"), ("a|1", "a%7C1"), ("..", "%2E%2E"), (".", "%2E"), ("a?b#c", "a%3Fb%23c")])
@@ -47,9 +47,9 @@ def test_an_origin() -> None:
         (True, "https://accounts.google.com", "https://accounts.google.com"),
     ],
 )
-def test_whose_people_it_lists(is_known: bool, url: str | None, issuer: str) -> None:
+def test_issuer_of_listed_users(is_known: bool, url: str | None, issuer: str) -> None:
     nothing: Any = None
     vendor = AnyVendor(a_provider("google", "google", url or ""), nothing, lambda: 0.0, knows_issuer=is_known)
     assert vendor.issuer == issuer
-    person = vendor.build_member("1", "", "", {"g": DirectoryGroup("g", "Sales")})
-    assert {each.issuer for each in (person.user, *person.groups)} == {issuer}
+    member = vendor.build_member("1", "", "", {"g": DirectoryGroup("g", "Sales")})
+    assert {each.issuer for each in (member.user, *member.groups)} == {issuer}

@@ -12,36 +12,36 @@ from authenticate.provider.provider_http import ProviderResponse
 class Endpoint:
     def __init__(self, **document: object):
         self.document = document
-        self.asked = 0
+        self.request_count = 0
         self.now = 0.0
         self.token = AccessTokenCredentials(self._fetch, lambda: self.now)
 
     async def _fetch(self, api: object) -> ProviderResponse:
-        self.asked += 1
+        self.request_count += 1
         return ProviderResponse(200, "application/json", json.dumps(self.document).encode())
 
     async def headers(self) -> dict[str, str]:
         return dict(await self.token.headers(None))  # type: ignore[arg-type]
 
 
-async def test_a_token_is_kept_until_shortly_before_its_end() -> None:
+async def test_token_is_cached_until_shortly_before_expiry() -> None:
     endpoint = Endpoint(access_token="a.b", expires_in=3600)
     assert await endpoint.headers() == await endpoint.headers() == {"Authorization": "Bearer a.b"}
     endpoint.now = 3500
     await endpoint.headers()
-    assert endpoint.asked == 1
+    assert endpoint.request_count == 1
     endpoint.now = 3541
     await endpoint.headers()
-    assert endpoint.asked == 2
+    assert endpoint.request_count == 2
 
 
-async def test_a_refused_token_is_fetched_anew() -> None:
+async def test_rejected_token_is_fetched_again() -> None:
     endpoint = Endpoint(access_token="a", expires_in="60")
     assert not endpoint.token.invalidate()
     await endpoint.headers()
     assert endpoint.token.invalidate()
     await endpoint.headers()
-    assert endpoint.asked == 2
+    assert endpoint.request_count == 2
     assert not StaticHeaders({"Authorization": "x"}).invalidate()
 
 

@@ -16,13 +16,13 @@ def provider(tmp_path: Path, url: str | None = None) -> Any:
     return build_provider(make_options(tmp_path, idp_provider="azure", idp_provider_url=url).first_provider)
 
 
-def test_a_person_is_known_by_oid(tmp_path: Path) -> None:
+def test_user_is_identified_by_oid(tmp_path: Path) -> None:
     assert provider(tmp_path).user({"sub": "pairwise", "oid": "the-oid"}, 1.0).id == "azure/the-oid"
     assert provider(tmp_path).user({"sub": "pairwise"}, 1.0).id == "azure/pairwise"
 
 
 @pytest.mark.parametrize("oid", ["", None, 5, ["x"], "a\n", "a" * 300])
-def test_a_malformed_oid_is_no_person(tmp_path: Path, oid: Any) -> None:
+def test_malformed_oid_is_rejected(tmp_path: Path, oid: Any) -> None:
     with pytest.raises(ProviderError, match="oid"):
         provider(tmp_path).user({"sub": "pairwise", "oid": oid}, 1.0)
 
@@ -34,9 +34,9 @@ def test_shared_endpoints_have_an_issuer_for_each_tenant(tmp_path: Path, url: st
 
 @pytest.mark.parametrize("claims", [{}, {"email_verified": True}, {"xms_edov": False}, {"xms_edov": "no"}, {"xms_edov": [True]}])
 def test_any_tenants_word_for_an_address_is_no_proof(tmp_path: Path, claims: dict[str, Any]) -> None:
-    person = {"sub": "s", "oid": "o", "email": "ceo@corp.example", **claims}
-    assert provider(tmp_path).user(person, 1.0).email_verified is False
-    assert provider(tmp_path, OWN_TENANT).user(person, 1.0).email_verified is not False
+    claims_ = {"sub": "s", "oid": "o", "email": "ceo@corp.example", **claims}
+    assert provider(tmp_path).user(claims_, 1.0).email_verified is False
+    assert provider(tmp_path, OWN_TENANT).user(claims_, 1.0).email_verified is not False
 
 
 @pytest.mark.parametrize("mark", [True, 1, "1", "true"])

@@ -27,7 +27,7 @@ KNOWN = DiscoveryDocument(REALM, f"{OIDC}/auth", f"{OIDC}/token", f"{OIDC}/certs
 ANY = DiscoveryDocument("https://idp.example", "", "https://idp.example/token", "", frozenset())
 
 
-def test_only_scopes_that_the_provider_has_are_asked_for_by_default(tmp_path: Path) -> None:
+def test_only_supported_scopes_are_requested_by_default(tmp_path: Path) -> None:
     published = DiscoveryDocument("", "", "", "", frozenset(), scopes=frozenset({"email", "phone"}))
     assert build_provider(make_options(tmp_path).first_provider).requested_scopes(published) == ("openid", "email")
     assert build_provider(make_options(tmp_path, idp_scopes=["openid", "x"]).first_provider).requested_scopes(published) == ("openid", "x")
@@ -44,7 +44,7 @@ def test_only_scopes_that_the_provider_has_are_asked_for_by_default(tmp_path: Pa
         ("google", []),
     ],
 )
-def test_only_tokens_whose_end_is_this_session_s_alone_are_revoked(tmp_path: Path, kind: str, hints: list[str]) -> None:
+def test_only_tokens_bound_to_this_session_are_revoked(tmp_path: Path, kind: str, hints: list[str]) -> None:
     session = SessionRecord("s", "x/1", "1", kind, 1.0, 2.0, access_token="at", refresh_token="rt")
     provider = build_provider(make_options(tmp_path, idp_provider=kind).first_provider)
     assert [hint for _, hint in provider.revocable_tokens(session, ANY)] == hints
@@ -96,7 +96,7 @@ async def test_a_session_that_ended_there_ends_here(site: Site, idp: FakeKeycloa
     assert await site.sessions() == []
 
 
-async def test_offline_access_is_not_asked_for_unless_the_operator_does(site: Site) -> None:
+async def test_offline_access_is_requested_only_if_configured(site: Site) -> None:
     provider, discovery = site.client.provider, await site.client.discovery()
     assert provider.requested_scopes(discovery) == ("openid", "profile", "email")
     assert provider.requested_scopes(replace(discovery, scopes=frozenset())) == ("openid", "profile", "email")

@@ -26,10 +26,10 @@ class Api:
 
     def __init__(self, user: Any = USER, emails: Any = EMAILS, status: int = 200, emails_status: int = 200):
         self._answers = {"/user": (status, user), "/user/emails": (emails_status, emails)}
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     async def get(self, url: str, headers: dict[str, str]) -> ProviderResponse:
-        self.asked.append(url)
+        self.requests.append(url)
         status, document = self._answers[url.partition("/api/v3")[2] or url.partition("api.github.com")[2]]
         return ProviderResponse(status, "application/json", json.dumps(document).encode())
 
@@ -39,10 +39,10 @@ async def claims(tmp_path: Path, api: Api, url: str | None = None) -> dict[str, 
     return await provider.userinfo(SimpleNamespace(http=api), DiscoveryDocument("", "", "", "", frozenset()), "token")  # type: ignore[arg-type]
 
 
-async def test_the_person_is_the_login_with_the_primary_address(tmp_path: Path) -> None:
+async def test_user_is_the_login_with_primary_address(tmp_path: Path) -> None:
     api = Api()
     found = await claims(tmp_path, api)
-    assert api.asked == ["https://api.github.com/user", "https://api.github.com/user/emails"]
+    assert api.requests == ["https://api.github.com/user", "https://api.github.com/user/emails"]
     assert (found["sub"], found["id"], found["name"]) == ("alice", "7", "Alice Adams")
     assert (found["email"], found["email_verified"]) == ("alice@corp.example", True)
 
@@ -50,7 +50,7 @@ async def test_the_person_is_the_login_with_the_primary_address(tmp_path: Path) 
 async def test_a_server_of_ones_own_has_its_api_below_it(tmp_path: Path) -> None:
     api = Api()
     await claims(tmp_path, api, "https://git.corp.example/")
-    assert api.asked[0] == "https://git.corp.example/api/v3/user"
+    assert api.requests[0] == "https://git.corp.example/api/v3/user"
 
 
 @pytest.mark.parametrize("emails", [[], [{"email": "a@corp.example", "primary": True, "verified": False}],
@@ -64,12 +64,12 @@ async def test_without_the_scope_for_addresses_there_is_none(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("user", [{}, {"login": "", "id": 7}, {"login": "a", "id": "7"}, {"login": ["a"], "id": 7}])
-async def test_an_answer_without_a_person_is_refused(tmp_path: Path, user: Any) -> None:
+async def test_response_without_user_is_rejected(tmp_path: Path, user: Any) -> None:
     with pytest.raises(ProviderError):
         await claims(tmp_path, Api(user=user))
 
 
-async def test_a_token_that_is_refused_is_told_from_trouble(tmp_path: Path) -> None:
+async def test_rejected_token_is_distinguished_from_outage(tmp_path: Path) -> None:
     with pytest.raises(InvalidAccessToken):
         await claims(tmp_path, Api(status=401))
     with pytest.raises(ProviderError) as caught:

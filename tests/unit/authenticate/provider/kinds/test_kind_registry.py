@@ -54,7 +54,7 @@ def test_a_server_of_ones_own_is_the_issuer(tmp_path: Path, kind: str, url: str,
 
 
 @pytest.mark.parametrize("user_id", ["auth0/google-oauth2|1", "okta/00u1"])
-def test_people_are_told_from_those_of_any_other_provider(tmp_path: Path, user_id: str) -> None:
+def test_users_are_distinguished_from_those_of_other_providers(tmp_path: Path, user_id: str) -> None:
     kind, _, subject = user_id.partition("/")
     assert build_provider(make_options(tmp_path, idp_provider=kind).first_provider).user({"sub": subject}, 1.0).id == user_id
 
@@ -84,9 +84,9 @@ GRAPH = "https://graph.microsoft.com/User.Read"
 
 
 @pytest.mark.parametrize(
-    ("kind", "asked", "given", "needed", "other"),
+    ("kind", "requested", "granted", "needed", "other"),
     [
-        *(("oidc", "openid profile email", given, "", "") for given in ("email,openid,profile", "email, profile", "profile\temail\n")),
+        *(("oidc", "openid profile email", granted, "", "") for granted in ("email,openid,profile", "email, profile", "profile\temail\n")),
         *((kind, "openid email profile", f"openid {LONG}email {LONG}profile", "", "") for kind in ("google", "oidc")),
         *((kind, "openid email profile", f"openid {LONG}profile", "email", "") for kind in ("google", "oidc")),
         ("google", "openid email", "email openid", "", ""),
@@ -127,7 +127,7 @@ GRAPH = "https://graph.microsoft.com/User.Read"
     ],
 )
 def test_each_provider_names_what_it_gave_in_its_own_way(
-    tmp_path: Path, kind: str, asked: str, given: str, needed: str, other: str
+    tmp_path: Path, kind: str, requested: str, granted: str, needed: str, other: str
 ) -> None:
-    missing = build_provider(make_options(tmp_path, idp_provider=kind).first_provider).missing_scopes(asked.split(), given)
+    missing = build_provider(make_options(tmp_path, idp_provider=kind).first_provider).missing_scopes(requested.split(), granted)
     assert (" ".join(missing.required), " ".join(missing.other)) == (needed, other)

@@ -42,7 +42,7 @@ def test_an_address_that_either_source_does_not_vouch_for_stays_unverified(tmp_p
         ({"mail": "a@corp.example", "email": "b@corp.example", "email_verified": True}, True),
     ],
 )
-def test_email_verified_says_nothing_about_mail(tmp_path: Path, claims: dict[str, Any], is_verified: bool | None) -> None:
+def test_email_verified_does_not_cover_mail(tmp_path: Path, claims: dict[str, Any], is_verified: bool | None) -> None:
     assert user(tmp_path, **claims).email_verified is is_verified
 
 
@@ -56,9 +56,9 @@ def test_an_email_that_is_no_text_is_none(tmp_path: Path, email: Any) -> None:
     assert user(tmp_path, email=email).email == ""
 
 
-def test_the_person_is_known_by_provider_and_subject(tmp_path: Path) -> None:
-    person = user(tmp_path, name="Ann", email="ann@corp.example")
-    assert (person.id, person.name, person.email, person.last_sign_in_at) == ("oidc/a", "Ann", "ann@corp.example", 5.0)
+def test_user_is_identified_by_provider_and_subject(tmp_path: Path) -> None:
+    signed_in = user(tmp_path, name="Ann", email="ann@corp.example")
+    assert (signed_in.id, signed_in.name, signed_in.email, signed_in.last_sign_in_at) == ("oidc/a", "Ann", "ann@corp.example", 5.0)
 
 
 def test_without_a_name_others_will_do(tmp_path: Path) -> None:

@@ -43,8 +43,8 @@ def token(algorithm: str = "RS256", header: dict[str, Any] | None = None, key: A
     default_key, kid = PRIVATE[algorithm]
     members = {"alg": algorithm, "kid": kid, "typ": "JWT", **(header or {})}
     members = {name: value for name, value in members.items() if value is not ABSENT}
-    said = {name: value for name, value in {**CLAIMS, **claims}.items() if value is not ABSENT}
-    return signed(members, said, key or default_key, algorithm)
+    payload = {name: value for name, value in {**CLAIMS, **claims}.items() if value is not ABSENT}
+    return signed(members, payload, key or default_key, algorithm)
 
 
 def accepted(text: str, keys: Any = KEYS, expected: ExpectedIdToken = EXPECTED) -> dict[str, Any]:
@@ -92,11 +92,11 @@ def test_a_shared_endpoint_has_an_issuer_for_each_tenant() -> None:
 
 def test_the_key_of_one_tenant_signs_for_no_other() -> None:
     mine, other = f"https://login.example/{TENANT}/v2.0", "https://login.example/21111111-2222-3333-4444-555555555555/v2.0"
-    good = token(iss=mine, tid=TENANT)
+    valid = token(iss=mine, tid=TENANT)
     for owner in (mine, SHARED.issuer):
-        assert accepted(good, keys=[{**KEYS[0], "issuer": owner}], expected=SHARED)["sub"] == "alice"
+        assert accepted(valid, keys=[{**KEYS[0], "issuer": owner}], expected=SHARED)["sub"] == "alice"
     with pytest.raises(SigningKeyNotFound):
-        verify(good, ({**KEYS[0], "issuer": other},), SHARED, NOW)
+        verify(valid, ({**KEYS[0], "issuer": other},), SHARED, NOW)
 
 
 @pytest.mark.parametrize("algorithm", sorted(ALL))
@@ -138,9 +138,9 @@ def test_our_public_key_is_no_shared_secret(secret: bytes, kid: Any) -> None:
     refused(f"{signing_input}.{encoded(signature)}")
 
 
-@pytest.mark.parametrize(("said", "made"), [("RS256", "PS256"), ("PS256", "RS256")])
-def test_swapped_algorithms_are_refused(said: str, made: str) -> None:
-    refused(token(made, header={"alg": said}))
+@pytest.mark.parametrize(("declared", "made"), [("RS256", "PS256"), ("PS256", "RS256")])
+def test_swapped_algorithms_are_refused(declared: str, made: str) -> None:
+    refused(token(made, header={"alg": declared}))
 
 
 @pytest.mark.parametrize("kid", ["ec", "ed"])
@@ -342,8 +342,8 @@ def test_the_access_token_must_be_the_one_the_token_came_with(algorithm: str) ->
     digest = hashlib.new(f"sha{bits}", b"the-access-token").digest()
     right = encoded(digest[: len(digest) // 2])
     assert accepted(token(algorithm, at_hash=right))
-    for wrong in (encoded(digest), right[:-1], "", None, 7):
-        assert "at_hash" in refused(token(algorithm, at_hash=wrong))
+    for invalid in (encoded(digest), right[:-1], "", None, 7):
+        assert "at_hash" in refused(token(algorithm, at_hash=invalid))
 
 
 USERINFO = {"iss": ISSUER, "aud": "gate", "sub": "alice"}
@@ -351,8 +351,8 @@ USERINFO = {"iss": ISSUER, "aud": "gate", "sub": "alice"}
 
 def userinfo_of(algorithm: str = "RS256", key: Any = None, header: dict[str, Any] | None = None, **claims: Any) -> dict[str, Any]:
     default_key, kid = PRIVATE[algorithm]
-    said = {name: value for name, value in {**USERINFO, **claims}.items() if value is not ABSENT}
-    text = signed({"alg": algorithm, "kid": kid, **(header or {})}, said, key or default_key, algorithm)
+    payload = {name: value for name, value in {**USERINFO, **claims}.items() if value is not ABSENT}
+    text = signed({"alg": algorithm, "kid": kid, **(header or {})}, payload, key or default_key, algorithm)
     return verify_userinfo(text, KEYS, ISSUER, "gate", ALL - {"PS512"}, NOW)
 
 

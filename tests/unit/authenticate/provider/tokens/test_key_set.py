@@ -38,7 +38,7 @@ async def test_keys_are_fetched_once_an_hour(key_set: KeySet, idp: FakeIdP, cloc
     assert idp.count("/jwks") == 2
 
 
-async def test_newer_keys_are_fetched_at_most_every_ten_seconds(key_set: KeySet, idp: FakeIdP, clock: Clock) -> None:
+async def test_newer_keys_are_fetched_at_intervals_of_ten_seconds(key_set: KeySet, idp: FakeIdP, clock: Clock) -> None:
     await key_set.keys(f"{idp.issuer}/jwks")
     for fetches in (2, 3):
         clock.ahead += 11
@@ -94,7 +94,7 @@ async def test_a_token_without_key_id_is_fine_where_one_key_fits(site: Site) -> 
     assert (await site.browser().sign_in()).status == 302
 
 
-async def test_keys_of_another_place_are_never_asked(site: Site) -> None:
+async def test_keys_at_another_location_are_never_fetched(site: Site) -> None:
     site.idp.bend.header = {"jku": f"{site.idp.issuer}/evil", "x5u": f"{site.idp.issuer}/evil"}
     assert (await site.browser().sign_in()).status == 302
     assert site.idp.count("/evil") == 0
@@ -169,7 +169,7 @@ async def test_a_token_with_key_id_is_fine_where_the_only_key_has_none(site: Sit
 
 
 @pytest.mark.parametrize("kid", ["1", None])
-def test_a_key_that_is_published_twice_is_one_key_and_two_keys_are_not(kid: str | None) -> None:
+def test_duplicate_key_counts_once_and_two_keys_do_not(kid: str | None) -> None:
     key, other = published("ES256"), {**published("ES256"), "use": "sig"}
     assert select_key((key, dict(key)), "ES256", kid) is not None
     assert select_key((key, other), "ES256", kid) is None

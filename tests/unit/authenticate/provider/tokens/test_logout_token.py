@@ -20,8 +20,8 @@ def token(algorithm: str = "RS256", header: dict[str, Any] | None = None, key: A
     default_key, kid = PRIVATE[algorithm]
     members = {"alg": algorithm, "kid": kid, "typ": "logout+jwt", **(header or {})}
     members = {name: value for name, value in members.items() if value is not ABSENT}
-    said = {name: value for name, value in {**CLAIMS, **claims}.items() if value is not ABSENT}
-    return signed(members, said, key or default_key, algorithm)
+    payload = {name: value for name, value in {**CLAIMS, **claims}.items() if value is not ABSENT}
+    return signed(members, payload, key or default_key, algorithm)
 
 
 def read(text: str, now: float = NOW, issuer: str = ISSUER) -> LogoutRequest:
@@ -34,7 +34,7 @@ def test_the_providers_word_is_taken_with_each_algorithm(algorithm: str) -> None
 
 
 @pytest.mark.parametrize(
-    "said",
+    "payload",
     [
         {"sub": ABSENT},
         {"sid": ABSENT},
@@ -46,8 +46,8 @@ def test_the_providers_word_is_taken_with_each_algorithm(algorithm: str) -> None
         {"name": "Alice"},
     ],
 )
-def test_what_the_standard_leaves_open_is_taken(said: dict[str, Any]) -> None:
-    assert read(token(**said)).issuer == ISSUER
+def test_what_the_standard_leaves_open_is_taken(payload: dict[str, Any]) -> None:
+    assert read(token(**payload)).issuer == ISSUER
 
 
 @pytest.mark.parametrize("kind", ["logout+jwt", "application/logout+jwt", "LOGOUT+JWT", "JWT", ABSENT])
@@ -94,10 +94,10 @@ REFUSED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("said", REFUSED.values(), ids=REFUSED.keys())
-def test_everything_else_is_refused(said: dict[str, Any]) -> None:
+@pytest.mark.parametrize("payload", REFUSED.values(), ids=REFUSED.keys())
+def test_everything_else_is_refused(payload: dict[str, Any]) -> None:
     with pytest.raises(ProviderError, match="logout token"):
-        read(token(**said))
+        read(token(**payload))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_everything_else_is_refused(said: dict[str, Any]) -> None:
         {"typ": None},
     ],
 )
-def test_a_header_that_says_something_else_is_refused(header: dict[str, Any]) -> None:
+def test_conflicting_header_is_refused(header: dict[str, Any]) -> None:
     with pytest.raises(ProviderError):
         read(token(header=header))
 
@@ -129,13 +129,13 @@ def test_only_the_providers_keys_sign() -> None:
         read(f"{head}.{encoded(b'{}')}.{signature}")
 
 
-def test_an_id_token_signs_nobody_out() -> None:
-    said = {"iss": ISSUER, "aud": "gate", "sub": "alice", "sid": "s1", "exp": NOW + 600, "iat": NOW, "jti": "j"}
+def test_id_token_is_not_accepted_as_logout_token() -> None:
+    payload = {"iss": ISSUER, "aud": "gate", "sub": "alice", "sid": "s1", "exp": NOW + 600, "iat": NOW, "jti": "j"}
     with pytest.raises(ProviderError, match="events"):
-        read(signed({"alg": "RS256", "kid": "rsa", "typ": "JWT"}, said, RSA_KEY, "RS256"))
+        read(signed({"alg": "RS256", "kid": "rsa", "typ": "JWT"}, payload, RSA_KEY, "RS256"))
 
 
-def test_a_token_is_remembered_for_as_long_as_it_is_good() -> None:
+def test_token_is_remembered_while_valid() -> None:
     for exp in (NOW - 30, NOW + 120, NOW + 3600, NOW + 1e9):
         text = token(exp=exp)
         expires = read(text).expires_at

@@ -9,11 +9,11 @@ from authenticate.provider.provider_http import ProviderResponse
 from authenticate.provider.tokens.token_response import InvalidGrant, Tokens, bearer_error, parse
 from foundation.errors import ProviderError
 
-GOOD = {"access_token": "a", "id_token": "i", "refresh_token": "r", "token_type": "bearer", "expires_in": 60}
+VALID = {"access_token": "a", "id_token": "i", "refresh_token": "r", "token_type": "bearer", "expires_in": 60}
 
 
 def parsed(status: int = 200, *, needs_id_token: bool = True, **members: Any) -> Tokens:
-    document = {name: value for name, value in {**GOOD, **members}.items() if value is not None}
+    document = {name: value for name, value in {**VALID, **members}.items() if value is not None}
     return parse(ProviderResponse(status, "application/json", json.dumps(document).encode()), 1000.0, needs_id_token=needs_id_token)
 
 
@@ -42,7 +42,7 @@ def test_a_token_that_could_not_be_sent_is_none(token: Any) -> None:
 @pytest.mark.parametrize(
     ("status", "error"), [(400, "invalid_grant"), (403, "invalid_grant"), (200, "bad_verification_code"), (200, "bad_refresh_token")]
 )
-def test_a_grant_that_is_over_is_told_from_trouble(status: int, error: str) -> None:
+def test_expired_grant_is_distinguished_from_outage(status: int, error: str) -> None:
     with pytest.raises(InvalidGrant):
         parsed(status, error=error)
 

@@ -18,8 +18,8 @@ ANN = {"user": "ann@corp.com"}
 PREFLIGHT = {"method": "OPTIONS", "origin": b"https://o.example", "access_control_request_method": b"PUT"}
 
 
-def decision(policy: Any, caller: Identity | None = None, keys: dict[str, Any] | None = None, **asked: Any) -> Decision:
-    return decide(request(**asked), caller, table(make_route(policy=policy, **(keys or {}))), NOW)
+def decision(policy: Any, caller: Identity | None = None, keys: dict[str, Any] | None = None, **facts: Any) -> Decision:
+    return decide(request(**facts), caller, table(make_route(policy=policy, **(keys or {}))), NOW)
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,10 @@ def test_a_deny_keeps_out_unless_it_certainly_does_not_hold(expression: dict[str
     ids=str,
 )
 def test_a_deny_outranks_every_grant(keys: dict[str, Any]) -> None:
-    asked = PREFLIGHT if "cors_allow_preflight" in keys else {}
+    facts = PREFLIGHT if "cors_allow_preflight" in keys else {}
     caller = user(claims={"a": ("b",)})
-    assert decision([{"deny": {"http_method": "PUT"}}], caller, keys, **asked).outcome is ALLOWED
-    assert decision([{"deny": {"http_method": ["GET", "OPTIONS"]}}], caller, keys, **asked).outcome is FORBIDDEN
+    assert decision([{"deny": {"http_method": "PUT"}}], caller, keys, **facts).outcome is ALLOWED
+    assert decision([{"deny": {"http_method": ["GET", "OPTIONS"]}}], caller, keys, **facts).outcome is FORBIDDEN
 
 
 def test_one_allow_block_of_several_is_enough_and_one_deny_block_too_much() -> None:
@@ -138,10 +138,10 @@ def test_the_trace_names_each_criterion_by_its_place_and_ends_with_the_block() -
 
 def test_step_has_actual_and_expected_value() -> None:
     found = decision([{"allow": {"source_ip": {"not_cidr": "10.0.0.0/8"}}}], user(), source_ip="10.1.2.3")
-    words = found.trace[0].description
-    assert words is not None
+    description = found.trace[0].description
+    assert description is not None
     assert found.context is not None
-    assert (words.actual(found.context), words.expected) == ("10.1.2.3", "not_cidr 10.0.0.0/8")
+    assert (description.actual(found.context), description.expected) == ("10.1.2.3", "not_cidr 10.0.0.0/8")
 
 
 @pytest.mark.parametrize(

@@ -142,11 +142,11 @@ def test_each_claim_has_its_step() -> None:
     ]
 
 
-def steps(key: str, value: Any, caller: Identity | None, asked: PolicyRequest | None = None) -> list[TraceStep]:
+def steps(key: str, value: Any, caller: Identity | None, incoming: PolicyRequest | None = None) -> list[TraceStep]:
     """Steps that the one block of the key leaves."""
     (block,) = make_route(**{key: value}).blocks
     trace: list[TraceStep] = []
-    compile_block(block)(EvaluationContext(asked or request(), caller, NOW), trace)
+    compile_block(block)(EvaluationContext(incoming or request(), caller, NOW), trace)
     return trace
 
 

@@ -18,7 +18,7 @@ from authorize.policy.paths.interpretations import (
     undecoded_forms,
 )
 from foundation.errors import BadRequest, PathTooAmbiguous
-from tests.support.path_readers import READERS, Reader, served
+from tests.support.path_parsers import READERS, Reader, served
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ ORDINARY = string.ascii_letters + string.digits + "-._~!$&'()*+,=:@ äöß€漢
 
 
 @given(st.text(ORDINARY, min_size=1, max_size=20).filter(lambda name: name.strip(".") != ""), st.sampled_from(["", "@:!$&'()*+,="]))
-def test_an_ordinary_name_has_one_reading(name: str, kept: str) -> None:
-    path = canonical_path(b"/files/" + quote(name, safe=kept).encode())
+def test_an_ordinary_name_has_one_reading(name: str, safe: str) -> None:
+    path = canonical_path(b"/files/" + quote(name, safe=safe).encode())
     assert len(interpretations(path)) == 1
 
 

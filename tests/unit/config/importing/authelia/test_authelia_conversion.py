@@ -112,21 +112,21 @@ class Authelia:
         path = unquote_to_bytes(raw_path).decode("utf-8", "surrogateescape")
         slash = "/" if len(path) > 1 and path.endswith("/") else ""
         cleaned = "/" + posixpath.normpath(path).lstrip("/")
-        asked = (cleaned if cleaned == "/" else cleaned + slash) + (f"?{query}" if query else "")
+        path_and_query = (cleaned if cleaned == "/" else cleaned + slash) + (f"?{query}" if query else "")
         policy = next(
-            (rule["policy"] for rule in self.control["rules"] if self.matches(rule, host, asked, method, address, name, groups)),
+            (rule["policy"] for rule in self.control["rules"] if self.matches(rule, host, path_and_query, method, address, name, groups)),
             self.control.get("default_policy", "deny"),
         )
         return {"bypass": True, "one_factor": factors >= 1, "two_factor": factors == 2}.get(policy, False)
 
-    def matches(self, rule: dict[str, Any], host: str, asked: str, method: str, address: str, name: str, groups: list[str]) -> bool:
+    def matches(self, rule: dict[str, Any], host: str, target: str, method: str, address: str, name: str, groups: list[str]) -> bool:
         return (
             any(self.is_domain(domain.lower(), host, name, groups) for domain in rule["domain"])
-            and self.any_or_none(rule, "resources", lambda text: self.searched(text, asked, name))
+            and self.any_or_none(rule, "resources", lambda text: self.searched(text, target, name))
             and self.any_or_none(rule, "methods", lambda text: text == method)
             and self.any_or_none(rule, "networks", lambda text: self.is_in(text, address))
-            and (not name or self.any_or_none(rule, "subject", lambda parts: all(self.is_person(part, name, groups) for part in parts)))
-            and ("query" not in rule or "secret" in asked)
+            and (not name or self.any_or_none(rule, "subject", lambda parts: all(self.matches_user(part, name, groups) for part in parts)))
+            and ("query" not in rule or "secret" in target)
         )
 
     @staticmethod
@@ -142,8 +142,8 @@ class Authelia:
         return host == domain
 
     @staticmethod
-    def searched(expression: str, asked: str, name: str) -> bool:
-        found = re.search(expression, asked)
+    def searched(expression: str, target: str, name: str) -> bool:
+        found = re.search(expression, target)
         return found is not None and (not name or "User" not in found.groupdict() or found["User"].lower() == name)
 
     @staticmethod
@@ -153,14 +153,14 @@ class Authelia:
         )
 
     @staticmethod
-    def is_person(subject: str, name: str, groups: list[str]) -> bool:
+    def matches_user(subject: str, name: str, groups: list[str]) -> bool:
         kind, _, what = subject.partition(":")
         return what == name if kind == "user" else what in groups if kind == "group" else False
 
 
 def some_control(chance: random.Random) -> dict[str, Any]:
-    def some(values: tuple[Any, ...], most: int) -> list[Any]:
-        return chance.sample(values, chance.randint(1, most))
+    def some(values: tuple[Any, ...], limit: int) -> list[Any]:
+        return chance.sample(values, chance.randint(1, limit))
 
     def rule() -> dict[str, Any]:
         written: dict[str, Any] = {"domain": some(DOMAINS, 2), "policy": chance.choice(POLICIES)}
@@ -180,7 +180,7 @@ def some_control(chance: random.Random) -> dict[str, Any]:
 
 
 def test_gate_never_allows_what_authelia_would_not() -> None:
-    chance, counts, wrong = random.Random(11), Counter[str](), []
+    chance, counts, mismatches = random.Random(11), Counter[str](), []
     for _ in range(FILES):
         control = some_control(chance)
         table, authelia = table_of(convert(foreign(control, definitions={"network": INSIDE}), lambda: b"n" * 32)), Authelia(control)
@@ -195,16 +195,16 @@ def test_gate_never_allows_what_authelia_would_not() -> None:
                 (chance.choice(("ann", "bob", "eve")), chance.sample(["dev", "admins"], chance.randint(0, 2))) if factors else ("", [])
             )
             claims = {"sub": ("1",), "preferred_username": (name,), "amr": ("pwd", "mfa")[:factors]}
-            person = user(groups=tuple(groups), group_ids=frozenset(groups), claims=claims) if factors else None
+            identity = user(groups=tuple(groups), group_ids=frozenset(groups), claims=claims) if factors else None
             try:
-                ours = decide(request(target, host, method, source_ip=address), person, table, NOW).is_allowed
+                gate_allows = decide(request(target, host, method, source_ip=address), identity, table, NOW).is_allowed
             except BadRequest:
-                ours = False
-            theirs = authelia.allows(host, target, method, address, name, groups, factors)
-            counts[f"{'allowed' if theirs else 'refused'} there, {'allowed' if ours else 'refused'} here"] += 1
-            if ours and not theirs:
-                wrong.append((control, host, target, method, address, name, groups, factors))
-    assert wrong[:1] == []
+                gate_allows = False
+            authelia_allows = authelia.allows(host, target, method, address, name, groups, factors)
+            counts[f"{'allowed' if authelia_allows else 'refused'} there, {'allowed' if gate_allows else 'refused'} here"] += 1
+            if gate_allows and not authelia_allows:
+                mismatches.append((control, host, target, method, address, name, groups, factors))
+    assert mismatches[:1] == []
     # Where nothing is open, nothing is shown; most of these rules and requests are odd, and odd ones stay closed.
     assert counts["allowed there, allowed here"] > counts["allowed there, refused here"] / 2, counts
 
@@ -259,7 +259,7 @@ def test_what_is_about_a_query_opens_nothing_and_closes_what_follows() -> None:
     assert converted.lost == 1
 
 
-def test_a_file_without_a_host_says_so(tmp_path: Path) -> None:
+def test_file_without_host_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a.yml").write_text("access_control: {default_policy: one_factor}\ntheme: dark\n")
     text = render_yaml(convert(read(tmp_path / "a.yml"), lambda: b"n" * 32), "a.yml")
     assert "no rule names a host" in text

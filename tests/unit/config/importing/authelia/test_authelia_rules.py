@@ -18,7 +18,7 @@ def rules_of(rules: list[dict[str, Any]], **control: Any) -> Any:
 RULE = {"domain": "A.example.com", "policy": "bypass"}
 
 
-def test_the_default_policy_is_the_last_rule_and_deny_where_it_is_not_said() -> None:
+def test_default_policy_is_last_rule_and_deny_if_unset() -> None:
     assert [rule.policy for rule in rules_of([RULE])] == ["bypass", "deny"]
     assert [rule.policy for rule in rules_of([], default_policy="one_factor")] == ["one_factor"]
 
@@ -84,7 +84,7 @@ def test_an_expression_takes_known_hosts_surely_and_others_possibly() -> None:
     ]
 
 
-def test_the_first_match_decides_for_the_person_that_is_known() -> None:
+def test_first_match_decides_for_known_user() -> None:
     rules = rules_of([{**RULE, "policy": "deny", "subject": "group:x"}, {**RULE, "networks": "10.0.0.0/8"}], default_policy="one_factor")
 
     def decided(**facts: Any) -> int:

@@ -25,7 +25,7 @@ def imported_tests(directory: Path, control: dict[str, Any]) -> Any:
 
 def test_each_rule_has_tests_and_gate_passes_them_all(tmp_path: Path) -> None:
     converted = imported_tests(tmp_path, CONTROL)
-    said = {(test["url"], test.get("user", ""), tuple(test.get("groups", ())), test["expect"]) for test in converted.tests}
+    found = {(test["url"], test.get("user", ""), tuple(test.get("groups", ())), test["expect"]) for test in converted.tests}
     assert {
         ("https://open.example.com/", "", (), "allow"),
         ("https://app.example.com/api", "", (), "allow"),
@@ -35,7 +35,7 @@ def test_each_rule_has_tests_and_gate_passes_them_all(tmp_path: Path) -> None:
         ("https://app.example.com/", "someone", ("dev",), "allow"),
         ("https://app.example.com/", "someone", (), "refuse"),
         ("https://any.example.com/", "someone", (), "allow"),
-    } <= said
+    } <= found
     assert not [note for route in converted.routes for note in route.notes() if " fails" in note.text]
 
 

@@ -71,7 +71,7 @@ def test_bindings_keep_their_meaning_or_open_nothing(tmp_path: Path, bindings: l
     [{"bindings": {"pagination": {"next": 2}, "results": []}}, {"bindings": [{"target": "elsewhere", "group": "g1"}]}, {"bindings": None}],
     ids=["one page of two", "a target that is not in the file", "no bindings told"],
 )
-def test_where_other_bindings_may_be_nobody_passes(tmp_path: Path, rest: dict[str, Any]) -> None:
+def test_ambiguous_bindings_deny_access(tmp_path: Path, rest: dict[str, Any]) -> None:
     found = converted(tmp_path, **rest)
     assert allowed(found) is False
     assert "CHECK" in [note.mark for note in found.routes[0].notes()]
@@ -87,7 +87,7 @@ def test_a_provider_without_an_application_is_closed(tmp_path: Path) -> None:
     assert allowed(converted(tmp_path, applications=[])) is False
 
 
-def test_skipped_paths_are_open_and_said_to_be_by_tests(tmp_path: Path) -> None:
+def test_skipped_paths_are_open_and_covered_by_tests(tmp_path: Path) -> None:
     found = converted(tmp_path, {"group": "g1"}, provider={"skip_path_regex": "^/health$\n^/static/.*\n"})
     assert allowed(found) == {"or": [{"http_path": {"matches": "/health"}}, {"http_path": {"matches": "/static/.*"}}, DEVELOPERS]}
     assert [(test["url"], test["expect"]) for test in found.tests] == [

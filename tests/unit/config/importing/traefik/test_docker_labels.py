@@ -31,12 +31,12 @@ def test_a_container_that_is_switched_off_has_none(tmp_path: Path) -> None:
     assert labels(tmp_path, "  a: {labels: {traefik.enable: false, traefik.http.routers.a.rule: Host(`a`)}}\n").routers == {}
 
 
-def test_what_is_no_label_of_ours_is_passed_over(tmp_path: Path) -> None:
+def test_foreign_label_is_skipped(tmp_path: Path) -> None:
     found = labels(tmp_path, "  a:\n  b: {labels: [1, traefik.enable=true, traefik.tcp.routers.x.rule=HostSNI(`*`)]}\n  c: []\n")
     assert (found.routers, found.services, found.middlewares) == ({}, {}, {})
 
 
-def test_variables_are_filled_in_from_the_file_beside_it(tmp_path: Path) -> None:
+def test_variables_are_read_from_adjacent_file(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("# x=1\nDOMAIN='example.com'\nexport NAME=wiki\nEMPTY=\n")
     text = "Host(`${NAME}.$DOMAIN`) || Host(`${OTHER:-a}.$$x`) || Host(`${UNKNOWN}`) || Host(`${EMPTY:-b}`)"
     found = labels(tmp_path, f"  a: {{labels: {{traefik.http.routers.a.rule: '{text}'}}}}\n")

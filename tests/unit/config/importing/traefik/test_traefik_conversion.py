@@ -45,7 +45,7 @@ def test_routers_become_routes_in_the_order_in_which_traefik_tries_them(tmp_path
     assert (wide["from"], wide["to"], wide["preserve_host_header"]) == ("https://whoami.example.com", "http://whoami:80", True)
 
 
-def test_nobody_passes_and_it_says_whom_traefik_asked(tmp_path: Path) -> None:
+def test_forward_auth_denies_access_and_names_address(tmp_path: Path) -> None:
     found = converted(tmp_path)
     for route in routes_of(found):
         assert not {"policy", "allow_public_unauthenticated_access", "allow_any_authenticated_user"} & route.keys()
@@ -73,7 +73,7 @@ def test_a_rule_without_a_host_and_one_that_is_not_understood_are_lost(tmp_path:
     assert (found.routes, found.lost) == ([], 3)
 
 
-def test_a_matcher_without_a_counterpart_is_told_and_the_route_is_closed(tmp_path: Path) -> None:
+def test_matcher_without_counterpart_is_reported_and_closes_route(tmp_path: Path) -> None:
     found = converted(
         tmp_path, "services: {a: {labels: ['traefik.http.routers.a.rule=Host(`a.example.com`) && ClientIP(`10.0.0.0/8`)']}}\n"
     )
@@ -98,7 +98,7 @@ def test_the_service_that_a_router_names_is_its_upstream(tmp_path: Path) -> None
         ("ipallowlist.sourcerange=10.0.0.0/8", True),
     ],
 )
-def test_who_was_kept_out_by_another_middleware_is_remembered(tmp_path: Path, middleware: str, is_lost: bool) -> None:
+def test_denial_by_another_middleware_is_remembered(tmp_path: Path, middleware: str, is_lost: bool) -> None:
     labels = (
         f"'traefik.http.routers.a.rule=Host(`a.test`)', 'traefik.http.routers.a.middlewares=m', 'traefik.http.middlewares.m.{middleware}'"
     )
@@ -112,7 +112,7 @@ def test_a_matcher_that_is_lost_was_a_limit(tmp_path: Path, more: str) -> None:
     assert route.has_dropped_restrictions
 
 
-def test_a_middleware_of_another_file_may_be_a_limit_and_who_is_asked_is_known(tmp_path: Path) -> None:
+def test_middleware_of_another_file_may_be_limit_with_known_address(tmp_path: Path) -> None:
     assert [(route.has_dropped_restrictions, route.auth_urls) for route in converted(tmp_path).routes] == [
         (False, ()),
         (False, ("http://authelia:9091/api/authz/forward-auth",)),

@@ -92,24 +92,24 @@ def test_several_operators_must_all_hold() -> None:
         ([{"allow": {"session_age": 8}}], f"{ALLOW}.session_age", "duration"),
     ],
 )
-def test_a_mistake_is_told_at_its_place(route_problems: Problems, written: Any, place: str, message: str) -> None:
+def test_error_is_reported_at_its_location(route_problems: Problems, written: Any, place: str, message: str) -> None:
     ((key, text),) = route_problems(policy=written).items()
     assert key == place
     assert message in text
 
 
-def test_every_mistake_is_told_at_once(route_problems: Problems) -> None:
+def test_all_errors_are_reported_at_once(route_problems: Problems) -> None:
     written = [{"allow": {"and": [{"emails": "a"}, {"domain": "@a"}]}}, {"deny": {"or": [{"user": 1}, {"not": {"x": 1}}]}}]
     assert len(route_problems(policy=written)) == 4
 
 
-def test_nothing_is_read_deeper_than_anybody_would_write(route_problems: Problems) -> None:
+def test_nesting_is_read_only_to_a_practical_depth(route_problems: Problems) -> None:
     deep: dict[str, Any] = {"user": "a"}
     for _ in range(20):
         deep = {"not": deep}
     assert "deep" in str(route_problems(policy=[{"allow": deep}]))
 
 
-def test_an_allow_block_beside_an_open_door_has_no_effect(route_problems: Problems) -> None:
+def test_allow_block_alongside_open_access_has_no_effect(route_problems: Problems) -> None:
     found = route_problems(policy=[{"allow": {"user": "a"}}], allow_any_authenticated_user=True)
     assert "`allow` of policy" in found["allow_any_authenticated_user"]

@@ -9,7 +9,7 @@ from config.routes.policy.policy_tests import read_policy_test_file
 from foundation.values import WatchedFile
 from tests.unit.config.conftest import Load, Problems
 
-GOOD = {"url": "https://app.example.com/", "expect": "allow", "user": "ann@example.com"}
+VALID = {"url": "https://app.example.com/", "expect": "allow", "user": "ann@example.com"}
 
 
 @pytest.mark.parametrize(
@@ -29,19 +29,19 @@ GOOD = {"url": "https://app.example.com/", "expect": "allow", "user": "ann@examp
         ({"route": 0, "expect": "no-route"}, "route", "cannot be combined with"),
     ],
 )
-def test_a_wrong_test_is_a_problem(problems: Problems, changes: dict[str, Any], key: str, message: str) -> None:
-    found = problems(policy_tests=[GOOD, {**GOOD, **changes}])
+def test_invalid_test_is_a_problem(problems: Problems, changes: dict[str, Any], key: str, message: str) -> None:
+    found = problems(policy_tests=[VALID, {**VALID, **changes}])
     assert message in found[f"policy_tests[1].{key}"]
 
 
-def test_groups_and_claims_need_a_person(problems: Problems) -> None:
+def test_groups_and_claims_need_a_user(problems: Problems) -> None:
     test = {"url": "https://a/", "expect": "allow", "groups": ["g"], "claims": {"a": 1}}
     assert set(problems(policy_tests=[test])) == {"policy_tests[0].groups", "policy_tests[0].claims"}
 
 
 def test_tests_of_both_places_are_one_list(load: Load, tmp_path: Path) -> None:
     (tmp_path / "tests.yaml").write_text("- {url: https://b.example.com/, expect: refuse}\n")
-    options = load(policy_tests=[GOOD], policy_tests_file="tests.yaml")
+    options = load(policy_tests=[VALID], policy_tests_file="tests.yaml")
     assert [(path, test.expect) for path, test in options.all_policy_tests] == [
         (("policy_tests", 0), "allow"),
         (("policy_tests_file", 0), "refuse"),
@@ -61,7 +61,7 @@ def test_tests_of_both_places_are_one_list(load: Load, tmp_path: Path) -> None:
         ("t.json", b"\xff", ("policy_tests_file",), "UTF-8"),
     ],
 )
-def test_a_file_that_is_not_right_says_where(name: str, content: bytes, key: tuple[str | int, ...], message: str) -> None:
+def test_invalid_file_reports_location(name: str, content: bytes, key: tuple[str | int, ...], message: str) -> None:
     found = {finding[0]: finding[1] for finding in read_policy_test_file(WatchedFile(Path(name), content)).findings}
     assert message in found[key]
 

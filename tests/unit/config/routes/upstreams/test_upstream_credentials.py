@@ -59,7 +59,7 @@ def test_a_contradiction_is_refused(route_problems: Problems, keys: dict[str, An
     assert TOKEN not in str(found)
 
 
-def test_a_password_is_shown_to_the_upstream_and_to_nobody_else(tmp_path: Path) -> None:
+def test_password_is_sent_to_the_upstream_only(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("p\u00e4ss:word \n")
     (route,) = make_options(tmp_path, policy=[{**ROUTE, "basic_auth": {"user": "g\u00e4te", "password_file": "password"}}]).policy
     assert route.basic_auth is not None
@@ -103,7 +103,7 @@ def test_an_unusable_service_account_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("everywhere", "keys", "is_ours"),
+    ("everywhere", "keys", "is_own"),
     [
         (False, {}, False),
         (True, {}, True),
@@ -112,10 +112,10 @@ def test_an_unusable_service_account_is_refused(tmp_path: Path) -> None:
         (True, {"to": (), "redirect": {"https_redirect": True}}, False),
     ],
 )
-def test_what_the_route_says_outranks_the_setting(tmp_path: Path, everywhere: bool, keys: dict[str, Any], is_ours: bool) -> None:
+def test_route_overrides_setting(tmp_path: Path, everywhere: bool, keys: dict[str, Any], is_own: bool) -> None:
     options = make_options(tmp_path, enable_cloud_serverless_authentication=everywhere)
     route = Route.model_validate({key: value for key, value in {**ROUTE, **keys}.items() if value != ()})
-    assert uses_serverless_auth(route, options) is exposes_credentials(route, options) is is_ours
+    assert uses_serverless_auth(route, options) is exposes_credentials(route, options) is is_own
 
 
 def test_a_cluster_is_not_serverless_but_sees_credentials(tmp_path: Path) -> None:

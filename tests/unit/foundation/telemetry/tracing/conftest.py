@@ -3,15 +3,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kept_spans import KeptSpans
+from tests.support.span_recorder import SpanRecorder
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Iterator[Callable[..., KeptSpans]]:
-    made: list[KeptSpans] = []
+def record_spans(tmp_path: Path) -> Iterator[Callable[..., SpanRecorder]]:
+    made: list[SpanRecorder] = []
 
-    def make(**settings: object) -> KeptSpans:
-        made.append(KeptSpans(tmp_path, **settings))
+    def make(**settings: object) -> SpanRecorder:
+        made.append(SpanRecorder(tmp_path, **settings))
         return made[-1]
 
     yield make

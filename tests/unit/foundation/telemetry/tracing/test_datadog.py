@@ -7,8 +7,8 @@ from foundation.telemetry.tracing.spans import CLIENT, span
 from tests.support.trace_backend import read_datadog
 
 
-def test_spans_are_written_as_the_agent_reads_them(kept) -> None:
-    made = kept(tracing_provider="datadog")
+def test_spans_are_written_as_the_agent_reads_them(record_spans) -> None:
+    made = record_spans(tracing_provider="datadog")
     for _ in range(2):
         with made.tracer.start_root("GET", [], is_trusted=False) as root:
             root.set_attributes({"http.response.status_code": 200, "gate.outcome": "allowed", "gate.bytes_sent": 7})

@@ -9,8 +9,8 @@ from tests.support.trace_backend import read_datagram, read_thrift
 STRANGER = [(b"traceparent", b"00-ffffffffffffffffffffffffffffffff-ffffffffffffffff-01")]
 
 
-def ended(kept, pieces: int = 1):
-    made = kept(tracing_provider="jaeger", tracing_thrift_agent_endpoint="localhost:6831")
+def ended(record_spans, pieces: int = 1):
+    made = record_spans(tracing_provider="jaeger", tracing_thrift_agent_endpoint="localhost:6831")
     with made.tracer.start_root("GET", STRANGER, is_trusted=False) as root:
         root.set_attributes({"http.response.status_code": 200, "gate.outcome": "allowed", "yes": True})
         for number in range(pieces):
@@ -22,25 +22,25 @@ def ended(kept, pieces: int = 1):
 @pytest.mark.parametrize(
     ("write", "read"), [(jaeger.encode_batch, read_thrift), (lambda *of: jaeger.encode_datagrams(*of)[0], read_datagram)]
 )
-def test_spans_are_written_as_jaeger_reads_them(kept, write, read) -> None:
-    below, above = read(write(ended(kept), "gate"))
+def test_spans_are_written_as_jaeger_reads_them(record_spans, write, read) -> None:
+    below, above = read(write(ended(record_spans), "gate"))
     assert (above.service, above.name, above.kind, above.parent, above.is_error) == ("gate", "GET", "server", 0, False)
     assert above.tags == {"http.response.status_code": 200, "gate.outcome": "allowed", "yes": True}
     assert (below.parent, below.trace, below.kind, below.is_error) == (above.id, above.trace, "client", True)
     assert below.tags["path"] == "/ä" * 100
 
 
-def test_what_is_too_large_for_a_datagram_travels_in_several(kept) -> None:
-    spans = ended(kept, pieces=400)
+def test_what_is_too_large_for_a_datagram_travels_in_several(record_spans) -> None:
+    spans = ended(record_spans, pieces=400)
     written = jaeger.encode_datagrams(spans, "gate")
     assert len(written) > 1
     assert max(map(len, written)) <= jaeger.MAX_DATAGRAM_BYTES
-    told = [each for datagram in written for each in read_datagram(datagram)]
-    assert [each.id for each in told] == [each.get_span_context().span_id for each in spans]
+    received = [each for datagram in written for each in read_datagram(datagram)]
+    assert [each.id for each in received] == [each.get_span_context().span_id for each in spans]
 
 
-def test_a_span_that_fits_into_none_is_left_out(kept, monkeypatch) -> None:
-    spans = ended(kept)
+def test_a_span_that_fits_into_none_is_left_out(record_spans, monkeypatch) -> None:
+    spans = ended(record_spans)
     monkeypatch.setattr(jaeger, "MAX_DATAGRAM_BYTES", 300)
     (datagram,) = jaeger.encode_datagrams(spans, "gate")
     assert [each.name for each in read_datagram(datagram)] == ["GET"]

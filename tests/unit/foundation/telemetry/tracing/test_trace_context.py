@@ -75,7 +75,7 @@ def test_b3_is_read_only_where_it_is_spoken() -> None:
     assert extract_parent([(b"b3", f"{TRACE:032x}-{SPAN:016x}-1".encode())]) is None
 
 
-def test_an_upstream_is_told_what_can_be_read_again() -> None:
+def test_upstream_receives_parsable_trace_headers() -> None:
     headers = inject_headers(TRACE, SPAN, "a=1", b3_enabled=True)
     assert extract_parent(headers) == ParentSpan(TRACE, SPAN, is_sampled=True, state="a=1")
     without = [(name, value) for name, value in headers if not name.startswith(b"trace")]

@@ -14,15 +14,15 @@ SAMPLED = [(b"traceparent", f"00-{TRACE:032x}-{SPAN:016x}-01".encode())]
 NOT_SAMPLED = [(b"traceparent", f"00-{TRACE:032x}-{SPAN:016x}-00".encode())]
 
 
-@pytest.mark.parametrize(("rate", "chance", "is_kept"), [(0, 0.0, False), (0.25, 0.24, True), (0.25, 0.25, False), (1, 0.999, True)])
-def test_chance_and_the_rate_decide(kept, rate: float, chance: float, is_kept: bool) -> None:
-    made = kept(tracing_sample_rate=rate)
+@pytest.mark.parametrize(("rate", "chance", "is_sampled"), [(0, 0.0, False), (0.25, 0.24, True), (0.25, 0.25, False), (1, 0.999, True)])
+def test_chance_and_the_rate_decide(record_spans, rate: float, chance: float, is_sampled: bool) -> None:
+    made = record_spans(tracing_sample_rate=rate)
     made.chance = chance
-    assert (made.tracer.start_root("GET", [], is_trusted=False) is not None) is is_kept
+    assert (made.tracer.start_root("GET", [], is_trusted=False) is not None) is is_sampled
 
 
-def test_a_stranger_decides_neither_that_a_request_is_traced_nor_where(kept) -> None:
-    made = kept(tracing_sample_rate=0.1)
+def test_a_stranger_decides_neither_that_a_request_is_traced_nor_where(record_spans) -> None:
+    made = record_spans(tracing_sample_rate=0.1)
     assert made.tracer.start_root("GET", SAMPLED, is_trusted=False) is None
     made.chance = 0.01
     with made.tracer.start_root("GET", NOT_SAMPLED, is_trusted=False):
@@ -33,8 +33,8 @@ def test_a_stranger_decides_neither_that_a_request_is_traced_nor_where(kept) -> 
     assert [link.context.trace_id for link in ended.links] == [TRACE]
 
 
-def test_who_is_trusted_decides_both(kept) -> None:
-    made = kept(tracing_sample_rate=0.1)
+def test_trusted_client_decides_both(record_spans) -> None:
+    made = record_spans(tracing_sample_rate=0.1)
     assert made.tracer.start_root("GET", NOT_SAMPLED, is_trusted=True) is None
     with made.tracer.start_root("GET", [*SAMPLED, (b"tracestate", b"a=1")], is_trusted=True) as traced:
         headers = dict(traced.with_trace_headers([(b"Host", b"a"), (b"TraceParent", b"other"), (b"X-B3-Sampled", b"0")]))
@@ -45,42 +45,42 @@ def test_who_is_trusted_decides_both(kept) -> None:
     assert headers[b"tracestate"] == b"a=1"
     assert headers[b"x-b3-sampled"] == b"1"
     assert headers.keys() == {b"Host", b"traceparent", b"tracestate", b"x-b3-traceid", b"x-b3-spanid", b"x-b3-sampled"}
-    assert made.asked == 0
+    assert made.draws == 0
 
 
-def test_b3_counts_where_the_back_end_speaks_it(kept, tmp_path) -> None:
-    told = [(b"b3", f"{TRACE:032x}-{SPAN:016x}-1".encode())]
+def test_b3_counts_where_the_back_end_speaks_it(record_spans, tmp_path) -> None:
+    headers = [(b"b3", f"{TRACE:032x}-{SPAN:016x}-1".encode())]
     never = {"tracing_sample_rate": 0}
-    assert kept(**never).tracer.start_root("GET", told, is_trusted=True) is not None
-    assert kept(tracing_provider="otlp", **never).tracer.start_root("GET", told, is_trusted=True) is None
+    assert record_spans(**never).tracer.start_root("GET", headers, is_trusted=True) is not None
+    assert record_spans(tracing_provider="otlp", **never).tracer.start_root("GET", headers, is_trusted=True) is None
 
 
-def test_no_more_than_so_many_traces_a_second_are_joined(kept) -> None:
-    made = kept(tracing_sample_rate=0)
-    begun = [made.tracer.start_root("GET", SAMPLED, is_trusted=True) for _ in range(MAX_REMOTE_PER_SECOND + 10)]
-    assert sum(each is not None for each in begun) == MAX_REMOTE_PER_SECOND
+def test_no_more_than_so_many_traces_a_second_are_joined(record_spans) -> None:
+    made = record_spans(tracing_sample_rate=0)
+    started = [made.tracer.start_root("GET", SAMPLED, is_trusted=True) for _ in range(MAX_REMOTE_PER_SECOND + 10)]
+    assert sum(each is not None for each in started) == MAX_REMOTE_PER_SECOND
     made.now += 1
     assert made.tracer.start_root("GET", SAMPLED, is_trusted=True) is not None
 
 
-def test_nothing_is_made_of_a_request_that_is_not_traced(kept, monkeypatch) -> None:
-    made = kept(tracing_sample_rate=0)
+def test_nothing_is_made_of_a_request_that_is_not_traced(record_spans, monkeypatch) -> None:
+    made = record_spans(tracing_sample_rate=0)
     monkeypatch.setattr(Tracer, "_start_span", None)
     assert made.tracer.start_root("GET", [], is_trusted=False) is None
     assert span("authorize") is NO_SPAN
     assert not current_span()
 
 
-def test_a_call_that_names_no_span_begins_none(kept) -> None:
-    made = kept()
+def test_a_call_that_names_no_span_begins_none(record_spans) -> None:
+    made = record_spans()
     assert made.tracer.start_remote("Check", "") is None
     with made.tracer.start_remote("Check", f"00-{TRACE:032x}-{SPAN:016x}-01"):
         pass
     assert made.ended()[0].parent.span_id == SPAN
 
 
-def test_spans_tell_whose_they_are(kept) -> None:
-    made = kept()
+def test_spans_name_their_user(record_spans) -> None:
+    made = record_spans()
     with made.tracer.start_root("GET", [], is_trusted=False):
         pass
     assert made.ended()[0].resource.attributes == {"service.name": "gate"}
@@ -94,8 +94,8 @@ def test_a_reload_keeps_the_tracer_where_its_settings_are_the_same(tmp_path) -> 
     assert Tracer.from_options(make_options(tmp_path), first) is None
 
 
-def test_the_one_in_force_is_replaced_and_then_sends_what_it_has(kept) -> None:
-    first, second = kept(), kept()
+def test_the_one_in_force_is_replaced_and_then_sends_what_it_has(record_spans) -> None:
+    first, second = record_spans(), record_spans()
     try:
         tracer.set_tracer(first.tracer)
         with first.tracer.start_root("GET", [], is_trusted=False):

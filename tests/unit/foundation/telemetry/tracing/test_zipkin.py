@@ -7,8 +7,8 @@ from foundation.telemetry.tracing.spans import CLIENT, span
 from tests.support.trace_backend import read_json
 
 
-def test_spans_are_written_as_zipkin_reads_them(kept) -> None:
-    made = kept()
+def test_spans_are_written_as_zipkin_reads_them(record_spans) -> None:
+    made = record_spans()
     with made.tracer.start_root("GET", [], is_trusted=False) as root:
         root.set_attributes({"http.response.status_code": 200, "yes": True})
         with span("upstream", CLIENT, {"server.address": "app.internal"}) as upstream:

@@ -109,4 +109,4 @@ def test_a_problem_of_the_environment_names_the_variable(tmp_path: Path, monkeyp
 
 
 def test_every_kind_of_problem_is_explained() -> None:
-    assert {judge.kind for judge in ALL_CONFIG_CHECKS} | {"invalid-configuration", "no-answer"} == set(KINDS)
+    assert {config_check.kind for config_check in ALL_CONFIG_CHECKS} | {"invalid-configuration", "no-answer"} == set(KINDS)

@@ -42,7 +42,7 @@ def check(address: str, wait: float = 0.0) -> int:
     return 0
 
 
-def test_ready_is_0_and_the_text_is_shown(capsys):
+def test_ready_is_0_and_the_text_is_printed(capsys):
     with answering(200) as address:
         assert check(address) == 0
     assert capsys.readouterr().out == "ready\n"
@@ -54,19 +54,19 @@ def test_not_ready_is_1_with_the_reasons(capsys):
     assert "data broker: failing: no word" in capsys.readouterr().out
 
 
-def test_it_waits_as_long_as_it_is_told(capsys):
+def test_waits_for_the_configured_time(capsys):
     with answering(503, 503, 200) as address:
         assert check(address, wait=30.0) == 0
     assert capsys.readouterr().out == "ready\n"
 
 
-def test_where_nobody_listens_it_says_so(capsys):
+def test_refused_connection_is_reported(capsys):
     address = f"127.0.0.1:{free_port()}"
     assert check(address) == 1
     assert f"no response from {address}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("address", ["nowhere", "localhost:http"])
-def test_what_is_no_address_is_told(address):
+def test_invalid_address_is_reported(address):
     with pytest.raises(CommandError, match=f"{address} is not HOST:PORT"):
         check(address)

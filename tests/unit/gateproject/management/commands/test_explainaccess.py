@@ -78,8 +78,8 @@ def explained(explain):
     ],
 )
 def test_the_outcome_is_that_of_the_rules(explained, arguments: list[str], outcome: str) -> None:
-    path, *person = arguments
-    found = explained(APP + path, *person)
+    path, *user_arguments = arguments
+    found = explained(APP + path, *user_arguments)
     assert (found["outcome"], found["allowed"]) == (outcome, outcome == "allowed")
 
 
@@ -91,7 +91,7 @@ TUNNELS = [
 
 
 @pytest.mark.parametrize(
-    ("port", "person", "outcome", "keys"),
+    ("port", "user_arguments", "outcome", "keys"),
     [
         (5432, ["--user", "ann@corp.com", "--group", "eng"], "allowed", ["policy[0]"]),
         (5432, ["--user", "ann@corp.com", "--group", "sales"], "forbidden", ["policy[0]"]),
@@ -101,14 +101,14 @@ TUNNELS = [
         (443, ["--user", "ann@corp.com"], "no route", []),
     ],
 )
-def test_a_tunnel_is_asked_about_by_the_from_of_its_route(
-    explained, explain, port: int, person: list[str], outcome: str, keys: list[str]
+def test_tunnel_is_checked_by_the_from_of_its_route(
+    explained, explain, port: int, user_arguments: list[str], outcome: str, keys: list[str]
 ) -> None:
     url = f"tcp+https://app.example.com:{port}"
-    found = explained(url, *person, policy=TUNNELS)
+    found = explained(url, *user_arguments, policy=TUNNELS)
     assert (found["request"]["method"], found["outcome"]) == ("CONNECT", outcome)
     assert [route["key"] for route in found["routes"] if route["matches"]] == keys
-    assert explain(url, *person, policy=TUNNELS).startswith(f"CONNECT app.example.com:{port}/, ")
+    assert explain(url, *user_arguments, policy=TUNNELS).startswith(f"CONNECT app.example.com:{port}/, ")
 
 
 def test_a_host_without_routes_is_no_route(explained) -> None:
@@ -161,11 +161,11 @@ def test_people_read_the_same_as_text(explain) -> None:
         r".*:",
         r"  allowed_users: one of boss@corp.com, eight, oidc/7",
     ]
-    assert [line for line, words in zip(lines, expected, strict=True) if not re.fullmatch(words, line)] == []
+    assert [line for line, pattern in zip(lines, expected, strict=True) if not re.fullmatch(pattern, line)] == []
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "text"),
     [
         ([], "not signed in"),
         (["--user", "ann@corp.com"], "signed in as ann@corp.com, no groups"),
@@ -174,8 +174,8 @@ def test_people_read_the_same_as_text(explain) -> None:
         (["--user", "a@b@corp.com"], "an address that matches"),
     ],
 )
-def test_the_text_says_who_is_meant(explain, arguments: list[str], words: str) -> None:
-    assert words in explain(f"{APP}/x", *arguments).splitlines()[0]
+def test_text_names_the_user(explain, arguments: list[str], text: str) -> None:
+    assert text in explain(f"{APP}/x", *arguments).splitlines()[0]
 
 
 @pytest.mark.parametrize(
@@ -200,11 +200,11 @@ def test_behind_a_balancer_port_80_is_a_default_port_too(explained) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "words"),
+    ("path", "text"),
     [("/.gate/", "This path is reserved"), ("/ping", "This path is reserved")],
 )
-def test_what_gate_answers_itself_is_said(explain, path: str, words: str) -> None:
-    assert words in explain(APP + path)
+def test_gate_endpoints_are_reported(explain, path: str, text: str) -> None:
+    assert text in explain(APP + path)
 
 
 def test_a_health_path_that_is_the_applications_is_not_gates(explain) -> None:
@@ -212,13 +212,13 @@ def test_a_health_path_that_is_the_applications_is_not_gates(explain) -> None:
     assert "reserved for gate" in explain("https://auth.example.com/ping", health_paths_on_routes=False)
 
 
-def test_the_authenticate_host_is_said(explain) -> None:
+def test_authenticate_host_is_reported(explain) -> None:
     assert "authenticate host" in explain("https://auth.example.com/")
     assert "reserved for gate" not in explain(f"{APP}/x")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "text"),
     [
         (["app.example.com/x"], "must be a URL"),
         (["ftp://app.example.com/"], "must be a URL"),
@@ -237,23 +237,23 @@ def test_the_authenticate_host_is_said(explain) -> None:
         (["https://app.example.com/", "--user", "ann", "--claim", "=b"], "must be name=value"),
     ],
 )
-def test_what_is_wrong_is_one_clear_line(explain, arguments: list[str], words: str) -> None:
+def test_error_is_one_clear_line(explain, arguments: list[str], text: str) -> None:
     with pytest.raises(CommandError) as error:
         explain(*arguments)
-    assert words in str(error.value)
+    assert text in str(error.value)
     assert "\n" not in str(error.value)
     assert error.value.returncode == 1
 
 
-def test_a_wrong_configuration_is_one_clear_line() -> None:
+def test_invalid_configuration_is_one_clear_line() -> None:
     problems = ConfigError([Problem("policy[3].from", "is missing", 7), Problem("address", "is wrong")])
     with override_settings(GATE_OPTIONS=None, GATE_CONFIG_ERROR=problems), pytest.raises(CommandError) as error:
         call_command(Command(), "https://app.example.com/")
-    for words in ("line 7: policy[3].from: is missing", "1 more", "gate check"):
-        assert words in str(error.value)
+    for pattern in ("line 7: policy[3].from: is missing", "1 more", "gate check"):
+        assert pattern in str(error.value)
 
 
-def test_routes_that_do_not_compile_are_a_wrong_configuration(explain) -> None:
+def test_uncompilable_routes_are_an_invalid_configuration(explain) -> None:
     with pytest.raises(CommandError, match=r"the configuration has a problem: policy\[0\]"):
         explain(f"{APP}/", policy=[{"from": APP, **UPSTREAM, "allowed_domains": ["not a domain"]}])
 
@@ -284,19 +284,19 @@ SEEN = ["--user", "ann@corp.com", "--ip", "10.1.2.3", "--header", "X-Env: prod",
         (SEEN[2:], "sign in"),
     ],
 )
-def test_what_the_policy_language_looks_at_can_be_said(explained, arguments: list[str], outcome: str) -> None:
+def test_policy_inputs_can_be_specified(explained, arguments: list[str], outcome: str) -> None:
     found = explained(f"{APP}/x", *arguments, policy=POLICY_ROUTE)
     assert found["outcome"] == outcome
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "invalid",
     [["--ip", "10.0.0"], ["--header", "prod"], ["--at", "noon"], ["--session-age", "old"], ["--cert", "/nowhere"]],
-    ids=lambda wrong: wrong[0],
+    ids=lambda invalid: invalid[0],
 )
-def test_a_fact_that_makes_no_sense_is_refused(explain, wrong: list[str]) -> None:
-    with pytest.raises(CommandError, match=wrong[0]):
-        explain(f"{APP}/x", *wrong)
+def test_a_fact_that_makes_no_sense_is_refused(explain, invalid: list[str]) -> None:
+    with pytest.raises(CommandError, match=invalid[0]):
+        explain(f"{APP}/x", *invalid)
 
 
 def test_a_client_certificate_is_verified_as_for_a_request(explained, tmp_path: Path) -> None:
@@ -304,19 +304,19 @@ def test_a_client_certificate_is_verified_as_for_a_request(explained, tmp_path: 
     (tmp_path / "clients.pem").write_bytes(clients.pem)
     tls = {"insecure_server": None, "certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
     policy = [{"from": APP, **UPSTREAM, "allow_public_unauthenticated_access": True, "tls_downstream_client_ca_file": "clients.pem"}]
-    good, bad = (str(each.write(tmp_path)) for each in (clients.issue(), authority().issue()))
-    assert explained(f"{APP}/", "--cert", good, policy=policy, **tls)["outcome"] == "allowed"
+    valid, bad = (str(each.write(tmp_path)) for each in (clients.issue(), authority().issue()))
+    assert explained(f"{APP}/", "--cert", valid, policy=policy, **tls)["outcome"] == "allowed"
     assert explained(f"{APP}/", "--cert", bad, policy=policy, **tls)["outcome"] == "client certificate"
-    assert explained(f"{APP}/", "--cert", good, "--at", "2099-01-01", policy=policy, **tls)["outcome"] == "client certificate"
+    assert explained(f"{APP}/", "--cert", valid, "--at", "2099-01-01", policy=policy, **tls)["outcome"] == "client certificate"
     assert explained(f"{APP}/", policy=policy, **tls)["outcome"] == "client certificate"
 
 
 def test_a_decision_that_was_made_is_explained_by_its_request_id(explain, database: None, tmp_path: Path) -> None:
     log_decision(tmp_path, "r1", user("bob@corp.com"))
-    said = explain("--request", "r1")
-    assert "Outcome: forbidden" in said
-    assert "bob@corp.com" in said
-    assert "session, changed" in said
+    text = explain("--request", "r1")
+    assert "Outcome: forbidden" in text
+    assert "bob@corp.com" in text
+    assert "session, changed" in text
     with pytest.raises(CommandError, match="no request r2"):
         explain("--request", "r2")
 

@@ -77,8 +77,8 @@ def test_created_grants_are_listed_revoked_and_audited(options: Options) -> None
     assert [each["id"] for each in listed(options)] == [bob["id"]]
     assert run(options, "revoke", "--user", "BOB@corp.com") == "1 grant revoked"
     assert listed(options) == []
-    told = list(AuditEntry.objects.order_by("id").values_list("action", "object_id"))
-    assert told == [(action, id) for action in ("grants temporary access", "revokes temporary access") for id in ("oidc/1", "oidc/2")]
+    audited = list(AuditEntry.objects.order_by("id").values_list("action", "object_id"))
+    assert audited == [(action, id) for action in ("grants temporary access", "revokes temporary access") for id in ("oidc/1", "oidc/2")]
     first = AuditEntry.objects.order_by("id").first()
     assert first is not None
     assert "wiki, until 20" in first.object_repr
@@ -120,7 +120,7 @@ def test_an_ineffective_grant_is_marked(options: Options, tmp_path: Path) -> Non
         ({"--reason": "a\x1bb"}, "give a reason"),
     ],
 )
-def test_what_can_not_be_given_is_refused(options: Options, change: dict[str, str], message: str) -> None:
+def test_ungrantable_access_is_refused(options: Options, change: dict[str, str], message: str) -> None:
     ((name, value),) = change.items()
     arguments = list(GIVE)
     arguments[arguments.index(name) + 1] = value
@@ -129,7 +129,7 @@ def test_what_can_not_be_given_is_refused(options: Options, change: dict[str, st
     assert listed(options) == []
 
 
-def test_whose_address_nobody_has_verified_is_given_access_by_their_id(options: Options) -> None:
+def test_user_with_unverified_address_is_granted_access_by_id(options: Options) -> None:
     arguments = [*GIVE]
     arguments[2] = "oidc/5"
     run(options, *arguments)
@@ -137,7 +137,7 @@ def test_whose_address_nobody_has_verified_is_given_access_by_their_id(options: 
 
 
 @pytest.mark.parametrize("named", ["ann@shared.example", "corp/1", "partner/7", "verified_email/ann@shared.example"])
-def test_linked_accounts_are_one_person_who_is_given_access_once(tmp_path: Path, named: str) -> None:
+def test_linked_accounts_are_one_user_granted_access_once(tmp_path: Path, named: str) -> None:
     made = several("corp", "partner")
     linked = [{**each, "domains": ["shared.example"], "link_by": "verified_email"} for each in made["identity_providers"]]
     settings = {**made, "identity_providers": linked, "databroker_storage_type": "database", "policy": [WIKI]}
@@ -150,15 +150,15 @@ def test_linked_accounts_are_one_person_who_is_given_access_once(tmp_path: Path,
 
     asyncio.run(fill())
     run(options, "create", "--user", named, *GIVE[3:])
-    (given,) = listed(options)
-    assert given["user_id"] == "verified_email/ann@shared.example"
+    (granted,) = listed(options)
+    assert granted["user_id"] == "verified_email/ann@shared.example"
     assert run(options, "revoke", "--user", "ann@shared.example") == "1 grant revoked"
     assert listed(options) == []
     with pytest.raises(CommandError, match="no user"):
         run(options, "create", "--user", "verified_email/bob@shared.example", *GIVE[3:])
 
 
-def test_nobody_is_meant_by_an_address_that_is_not_for_their_provider_to_tell(tmp_path: Path) -> None:
+def test_address_of_unauthorized_provider_selects_no_user(tmp_path: Path) -> None:
     options = make_options(tmp_path, **several("corp", "partner"), databroker_storage_type="database", policy=[WIKI])
 
     async def fill() -> None:
@@ -183,14 +183,14 @@ def test_nobody_is_meant_by_an_address_that_is_not_for_their_provider_to_tell(tm
     assert [each["user_id"] for each in listed(options)] == ["partner/7"]
 
 
-def test_what_nobody_has_is_not_revoked(options: Options) -> None:
+def test_unheld_access_is_not_revoked(options: Options) -> None:
     run(options, *GIVE)
     with pytest.raises(CommandError, match="no temporary access for none"):
         run(options, "revoke", "--id", listed(options)[0]["id"], "none")
     assert len(listed(options)) == 1
 
 
-def test_the_log_tells_of_what_then_fails(options: Options) -> None:
+def test_subsequent_failure_is_audited(options: Options) -> None:
     run(options, *GIVE)
     with pytest.raises(CommandError, match="lasts longer"):
         run(options, *GIVE[:-3], "1h", "--reason", "again")
@@ -200,7 +200,7 @@ def test_the_log_tells_of_what_then_fails(options: Options) -> None:
     ]
 
 
-def test_without_the_audit_log_nothing_is_given(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_granted_without_audit_log(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     from django.db import OperationalError
 
     def broken(*args: Any, **more: Any) -> None:

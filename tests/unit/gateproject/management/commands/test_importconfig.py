@@ -72,7 +72,7 @@ def test_what_it_cannot_read_ends_with_one_line_and_1(tmp_path: Path, text: str)
     assert err.count("\n") == 1
 
 
-def test_who_enters_and_where_it_leads_may_stand_in_two_files(tmp_path: Path) -> None:
+def test_policy_and_upstream_may_be_in_two_files(tmp_path: Path) -> None:
     (tmp_path / "authelia.yml").write_text("access_control: {rules: [{domain: '*.example.com', policy: one_factor}]}\n")
     (tmp_path / "compose.yaml").write_text("services: {app: {labels: ['traefik.http.routers.app.rule=Host(`app.example.com`)']}}\n")
     code, out, _ = run(tmp_path / "authelia.yml", tmp_path / "compose.yaml")
@@ -102,7 +102,7 @@ ANYTHING = st.recursive(
 @pytest.mark.parametrize("product", ["access_control", "entries", "applications", "services"])
 @settings(max_examples=60)
 @given(value=ANYTHING, rest=st.dictionaries(st.sampled_from(KEYS), ANYTHING, max_size=3))
-def test_whatever_a_file_holds_it_is_imported_or_told_in_words(product: str, value: Any, rest: dict[str, Any]) -> None:
+def test_any_file_is_imported_or_explained(product: str, value: Any, rest: dict[str, Any]) -> None:
     written = {**rest, product: {"rules": [value], "results": [value], "a": {"labels": value}} if product != "entries" else [value]}
     with TemporaryDirectory() as directory:
         path = Path(directory) / "x.json"

@@ -31,11 +31,11 @@ def run(database: None, tmp_path: Path):
     return command
 
 
-def test_people_read_who_by_route_and_why(run) -> None:
-    said = run(CHANGED)
-    assert "2 decisions replayed, 0 not replayed." in said
-    assert "Newly denied:\n  Wages  ann@corp.com: 1 request, last r1: " in said
-    assert "Newly allowed:\n  Wages  bob@corp.com: 1 request, last r2" in said
+def test_text_lists_users_by_route_with_reasons(run) -> None:
+    output = run(CHANGED)
+    assert "2 decisions replayed, 0 not replayed." in output
+    assert "Newly denied:\n  Wages  ann@corp.com: 1 request, last r1: " in output
+    assert "Newly allowed:\n  Wages  bob@corp.com: 1 request, last r2" in output
     assert "No outcome changed" in run(POLICY)
 
 

@@ -18,10 +18,10 @@ NEW = base64.b64encode(b"n" * 32).decode()
 
 
 def reseal(options: Options) -> str:
-    said = io.StringIO()
+    output = io.StringIO()
     with override_settings(GATE_OPTIONS=options, GATE_CONFIG_ERROR=None):
-        call_command("reseal", stdout=said)
-    return said.getvalue()
+        call_command("reseal", stdout=output)
+    return output.getvalue()
 
 
 async def ids(options: Options, *puts: str) -> list[str]:
@@ -39,9 +39,9 @@ def test_every_record_is_sealed_with_the_first_key(tmp_path: Path) -> None:
         return make_options(tmp_path, databroker_storage_type="database", shared_secret=list(secrets))
 
     written = asyncio.run(ids(options(SHARED_SECRET), *(f"{number:03}" for number in range(250))))
-    said = reseal(options(NEW, SHARED_SECRET))
-    assert "session: 200 re-encrypted" in said
-    assert "session: done, 250 re-encrypted, 0 unreadable" in said
+    output = reseal(options(NEW, SHARED_SECRET))
+    assert "session: 200 re-encrypted" in output
+    assert "session: done, 250 re-encrypted, 0 unreadable" in output
     assert "session: done, 0 re-encrypted" in reseal(options(NEW, SHARED_SECRET))
     assert asyncio.run(ids(options(NEW))) == written
     with pytest.raises(CommandError, match="encrypted with another shared_secret"):

@@ -36,7 +36,7 @@ def run(options: Options, *arguments: Any) -> str:
     return out.getvalue().strip()
 
 
-def told() -> list[tuple[str, str]]:
+def audited() -> list[tuple[str, str]]:
     return [(entry.action, entry.object_id) for entry in AuditEntry.objects.order_by("id")]
 
 
@@ -61,29 +61,29 @@ def test_the_life_of_an_account(options: Options) -> None:
     run(options, "revoke", "ci")
     assert json.loads(run(options, "list", "--json")) == []
     names = [AuditAction.CREATE_ACCOUNT, AuditAction.ROTATE_ACCOUNT, AuditAction.ROTATE_ACCOUNT, AuditAction.REVOKE_ACCOUNT]
-    assert told() == [(name, "ci") for name in names]
+    assert audited() == [(name, "ci") for name in names]
 
 
-def test_what_fails_is_told_and_changes_nothing(options: Options) -> None:
-    for wrong, words in (
+def test_failure_is_reported_and_changes_nothing(options: Options) -> None:
+    for arguments, message in (
         (("revoke", "unknown"), "service account unknown not found"),
         (("rotate", "unknown"), "service account unknown not found"),
         (("create", "C I"), "a name must have"),
         (("create", "ci", "--expires", "soon"), "--expires 'soon'"),
         (("create", "ci", "--expires", "0s"), "must be positive"),
     ):
-        with pytest.raises(CommandError, match=words):
-            run(options, *wrong)
+        with pytest.raises(CommandError, match=message):
+            run(options, *arguments)
     assert json.loads(run(options, "list", "--json")) == []
-    assert (AuditAction.CREATE_ACCOUNT.failure, "unknown") in told()
+    assert (AuditAction.CREATE_ACCOUNT.failure, "unknown") in audited()
 
 
-def test_only_who_has_the_audit_log_may_be_asked(options: Options) -> None:
+def test_queries_require_audit_log_permission(options: Options) -> None:
     with pytest.raises(CommandError, match="configuration of authenticate"):
         run(options.model_copy(update={"services": "proxy"}), "list")
 
 
-def test_permissions_are_given_by_name(options: Options) -> None:
+def test_permissions_are_granted_by_name(options: Options) -> None:
     run(options, "create", "ci", "--permission", "routes:read", "--permission", "users:read")
     (listed,) = json.loads(run(options, "list", "--json"))
     assert listed["permissions"] == ["users:read", "routes:read"]
@@ -93,7 +93,7 @@ def test_permissions_are_given_by_name(options: Options) -> None:
 
 
 @pytest.mark.parametrize("is_gone_before", [False, True])
-def test_what_a_program_made_ends_with_it_where_that_is_said(options: Options, is_gone_before: bool) -> None:
+def test_records_of_a_service_account_end_with_it_if_requested(options: Options, is_gone_before: bool) -> None:
     for name in ("robot", "other"):
         run(options, "create", name)
     made_by_programs(options, {"robot--a": "service_account/robot", "robot--a--b": "service_account/robot--a"})
@@ -107,7 +107,7 @@ def test_what_a_program_made_ends_with_it_where_that_is_said(options: Options, i
             run(options, "revoke", "robot")
     run(options, "revoke", "robot", "--made")
     assert [account["name"] for account in json.loads(run(options, "list", "--json"))] == ["other"]
-    assert {id for action, id in told() if action == "revokes the service account"} == {"robot", "robot--a", "robot--a--b"}
+    assert {id for action, id in audited() if action == "revokes the service account"} == {"robot", "robot--a", "robot--a--b"}
     with pytest.raises(CommandError, match="service account robot not found"):
         run(options, "revoke", "robot", "--made")
 

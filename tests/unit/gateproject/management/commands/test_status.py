@@ -16,7 +16,7 @@ def run(*addresses: str, every: float = 2.0) -> int:
     return 0
 
 
-def test_where_nobody_listens_it_is_1_and_each_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_services_exit_with_1_and_are_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(status, "MOMENT", 0.0)
     one, other = (f"127.0.0.1:{free_port()}" for _ in range(2))
     assert run(one, other) == 1

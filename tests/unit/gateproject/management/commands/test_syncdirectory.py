@@ -57,9 +57,9 @@ def known(desk: Desk, type: str = DIRECTORY_USER) -> list[str]:
 
 
 def test_it_prints_what_differs_and_writes_it(desk: Desk) -> None:
-    said = desk.run().splitlines()
-    assert said[:2] == ["+ group g: name 'G'", "+ user oidc/ann: name 'Ann', into g"]
-    assert said[2].startswith("directory_file directory.yaml: 1 users, 1 groups; 2 added, 0 changed, 0 removed written; 0 requests in")
+    lines = desk.run().splitlines()
+    assert lines[:2] == ["+ group g: name 'G'", "+ user oidc/ann: name 'Ann', into g"]
+    assert lines[2].startswith("directory_file directory.yaml: 1 users, 1 groups; 2 added, 0 changed, 0 removed written; 0 requests in")
     assert known(desk) == ["oidc/ann"]
     assert len(known(desk, DIRECTORY_RUN)) == 1
     desk.file.write_text("users: [{id: ann, name: Anna, groups: [h]}]\ngroups: [{id: g, name: G}, {id: h}]")
@@ -80,7 +80,7 @@ def test_as_json_it_is_one_object(desk: Desk) -> None:
     ]
 
 
-def test_a_long_list_is_cut_and_says_so(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_list_is_truncated_with_mark(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(syncdirectory, "MAX_LINES", 1)
     assert "... and 1 more" in desk.run()
 
@@ -91,7 +91,7 @@ def test_a_failure_is_the_commands_failure(desk: Desk) -> None:
         desk.run()
 
 
-def test_without_a_directory_it_says_how_to_name_one(desk: Desk, tmp_path: Path) -> None:
+def test_without_directory_it_explains_how_to_configure_one(desk: Desk, tmp_path: Path) -> None:
     desk.options = make_options(tmp_path)
     with pytest.raises(CommandError, match="idp_service_account"):
         desk.run()
@@ -114,15 +114,15 @@ def test_the_bar_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "message"),
     [
         ("", "https://idp.example.com", "of https://idp.example.com"),
         ("https://idp.example.com", "", "of every issuer"),
         ("", "", "unchanged"),
     ],
 )
-def test_it_says_whose_people_they_are_now(before: str, after: str, said: str) -> None:
-    assert syncdirectory._differences(DirectoryUser("okta/1", issuer=before), DirectoryUser("okta/1", issuer=after)) == said
+def test_reports_the_issuer_of_users(before: str, after: str, message: str) -> None:
+    assert syncdirectory._differences(DirectoryUser("okta/1", issuer=before), DirectoryUser("okta/1", issuer=after)) == message
 
 
 @pytest.fixture
@@ -138,17 +138,17 @@ def several(desk: Desk, tmp_path: Path) -> Desk:
 
 
 def test_each_of_several_directories_is_read_and_named(several: Desk) -> None:
-    said = several.run().splitlines()
-    assert (said[0], said[2], said[4]) == ("corp:", "+ user corp/ann: name 'Ann', into g", "partner:")
-    assert "+ user partner/ann: name 'Mallory', into g" in said
+    lines = several.run().splitlines()
+    assert (lines[0], lines[2], lines[4]) == ("corp:", "+ user corp/ann: name 'Ann', into g", "partner:")
+    assert "+ user partner/ann: name 'Mallory', into g" in lines
     assert known(several) == ["corp/ann", "partner/ann"]
     assert known(several, DIRECTORY_GROUP) == ["corp/g", "partner/g"]
     assert {id.partition("/")[0] for id in known(several, DIRECTORY_RUN)} == {"corp", "partner"}
 
 
 def test_one_of_several_can_be_read_alone(several: Desk) -> None:
-    said = several.run("--provider", "partner", "--json")
-    assert (set(json.loads(said)), known(several)) == ({"partner"}, ["partner/ann"])
+    output = several.run("--provider", "partner", "--json")
+    assert (set(json.loads(output)), known(several)) == ({"partner"}, ["partner/ann"])
     for unknown in ("other", "nobody"):
         with pytest.raises(CommandError, match=f"{unknown} has no directory .*: corp, partner"):
             several.run("--provider", unknown)
@@ -161,7 +161,7 @@ def test_one_of_several_that_fails_keeps_no_other_from_being_read(several: Desk)
     assert known(several) == ["partner/ann"]
 
 
-def test_without_any_directory_it_says_what_names_one(several: Desk, tmp_path: Path) -> None:
+def test_without_any_directory_it_explains_how_to_configure_one(several: Desk, tmp_path: Path) -> None:
     keys = {"provider": "oidc", "client_id": "gate", "client_secret": "secret"}
     entries = [{"id": "corp", "url": "https://corp.example", **keys}]
     several.options = make_options(tmp_path, **dict.fromkeys(PLACEHOLDERS), identity_providers=entries)

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("db.example.com",), "host and a port"),
         (("db.example.com:22/x",), "host and a port"),
@@ -21,8 +21,8 @@ from django.core.management.base import CommandError
         (("db.example.com:22", "--token-file", "/nowhere"), "--token-file /nowhere can't be read"),
     ],
 )
-def test_what_can_not_be_meant_is_refused(arguments: tuple[str, ...], said: str) -> None:
-    with pytest.raises(CommandError, match=said):
+def test_what_can_not_be_meant_is_refused(arguments: tuple[str, ...], message: str) -> None:
+    with pytest.raises(CommandError, match=message):
         call_command("tunnel", *arguments)
 
 

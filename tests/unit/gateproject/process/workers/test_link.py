@@ -26,13 +26,13 @@ class Gate:
 
     def __init__(self, count: int, path: Path):
         self.ended: list[int] = []
-        self.given: Any = SimpleNamespace(name="in force")
+        self.configuration: Any = SimpleNamespace(name="in force")
         self.path = path
         self.tasks: list[asyncio.Task[None]] = []
         self.links = WorkerConnections(count, self._configuration, self._end)
 
     async def _configuration(self) -> Any:
-        return self.given
+        return self.configuration
 
     def _end(self, link: WorkerConnection) -> None:
         self.ended.append(link.number)
@@ -56,15 +56,15 @@ async def gate(tmp_path: Path) -> AsyncIterator[Gate]:
     await made.links.stop(SOON)
 
 
-async def double(given: int) -> int:
-    return 2 * given
+async def double(number: int) -> int:
+    return 2 * number
 
 
 async def never(_: Any) -> None:
     await asyncio.Event().wait()
 
 
-async def test_each_is_asked_and_answers(gate: Gate) -> None:
+async def test_each_worker_is_queried_and_answers(gate: Gate) -> None:
     link, _ = await gate.worker(2, double=double)
     assert link.configuration.name == "in force"
     assert not gate.links.all_serve.is_set()
@@ -74,7 +74,7 @@ async def test_each_is_asked_and_answers(gate: Gate) -> None:
     assert {link.number: answer for link, answer in answers.items()} == {2: 42, 3: 42}
 
 
-async def test_who_does_not_answer_is_known_and_holds_up_nobody(gate: Gate) -> None:
+async def test_unresponsive_worker_is_detected_and_blocks_no_other(gate: Gate) -> None:
     await gate.worker(2, ask=never)
     await gate.worker(3, ask=double)
     answers = {link.number: answer for link, answer in (await gate.links.request_all("ask", 1, 0.2)).items()}
@@ -82,29 +82,29 @@ async def test_who_does_not_answer_is_known_and_holds_up_nobody(gate: Gate) -> N
     assert answers[3] == 2
 
 
-async def test_who_has_ended_is_lost_at_once(gate: Gate) -> None:
+async def test_ended_worker_is_detected_immediately(gate: Gate) -> None:
     _, task = await gate.worker(2, ask=never)
-    asked = asyncio.create_task(gate.links.request_all("ask", 1, 60))
+    pending = asyncio.create_task(gate.links.request_all("ask", 1, 60))
     await asyncio.sleep(0.05)
     task.cancel()
     async with asyncio.timeout(SOON):
-        ((_, answer),) = (await asked).items()
+        ((_, answer),) = (await pending).items()
     assert isinstance(answer, WorkerUnavailable)
     assert (gate.ended, gate.links.serving) == ([2], {})
 
 
-async def test_nobody_begins_with_what_is_being_replaced(gate: Gate) -> None:
+async def test_no_worker_starts_with_replaced_configuration(gate: Gate) -> None:
     async with gate.links.change():
         begins = asyncio.create_task(gate.worker(2))
         await asyncio.sleep(0.1)
         assert not begins.done()
-        gate.given = SimpleNamespace(name="the next")
+        gate.configuration = SimpleNamespace(name="the next")
     async with asyncio.timeout(SOON):
         link, _ = await begins
     assert link.configuration.name == "the next"
 
 
-async def test_a_process_ends_when_who_started_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_process_ends_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
     life, held = os.pipe()
     ended = asyncio.Event()
     monkeypatch.setattr(os, "kill", lambda id, number: ended.set())

@@ -6,7 +6,7 @@ from foundation.telemetry.exposition import MetricFamilies, MetricFamilyText
 from gateproject.process.workers.metrics_aggregator import MetricsAggregator
 
 
-def told(name: str, kind: str, *lines: str) -> MetricFamilies:
+def metric_families(name: str, kind: str, *lines: str) -> MetricFamilies:
     return {name: MetricFamilyText(kind, "Help.", list(lines))}
 
 
@@ -20,11 +20,11 @@ def told(name: str, kind: str, *lines: str) -> MetricFamilies:
         ("process_cpu_seconds_total", "counter", ["{x} 1"], ["{x} 2"], {'{worker="1",x} 1', '{worker="2",x} 2'}),
     ],
 )
-def test_what_is_counted_is_added_and_what_is_measured_says_whose_it_is(
+def test_counters_are_summed_and_gauges_labelled(
     name: str, kind: str, of_first: list[str], of_second: list[str], expected: set[str]
 ) -> None:
     first, second = ([name + line for line in lines] for lines in (of_first, of_second))
-    (family,) = MetricsAggregator().aggregate({1: told(name, kind, *first), 2: told(name, kind, *second)}).values()
+    (family,) = MetricsAggregator().aggregate({1: metric_families(name, kind, *first), 2: metric_families(name, kind, *second)}).values()
     assert set(family.lines) == {name + line for line in expected}
 
 
@@ -33,7 +33,7 @@ def test_counters_never_go_backwards() -> None:
 
     def total(**of_each: float) -> float:
         families = summed.aggregate(
-            {int(number[1:]): told("a_total", "counter", f"a_total{{}} {value}") for number, value in of_each.items()}
+            {int(number[1:]): metric_families("a_total", "counter", f"a_total{{}} {value}") for number, value in of_each.items()}
         )
         (line,) = families["a_total"].lines
         return float(line.rpartition(" ")[2])

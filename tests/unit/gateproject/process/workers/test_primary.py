@@ -26,10 +26,10 @@ class LinkOfATest:
 
 class LinksOfATest:
     def __init__(self, *links: LinkOfATest):
-        self.links, self.asked = links, []
+        self.links, self.requests = links, []
 
     async def request_all(self, what: str, argument: object, seconds: float) -> dict[LinkOfATest, Any]:
-        self.asked.append(what)
+        self.requests.append(what)
         return {link: link.answers.get(what) for link in self.links if not link.is_killed}
 
 
@@ -41,18 +41,18 @@ def peers_of(links: Any, count: int = 3) -> PrimaryPeers:
 
 async def prepare(tmp_path: Path, *links: LinkOfATest) -> list[str]:
     options = make_options(tmp_path)
-    asked = LinksOfATest(*links)
-    peers = peers_of(asked)
+    links_ = LinksOfATest(*links)
+    peers = peers_of(links_)
     peers._runtime = SimpleNamespace(source=ConfigWatcher(None, {}), options=options)  # type: ignore[assignment]
     await peers.prepare(SimpleNamespace(options=options, signing_key=None), ConfigProvenance())  # type: ignore[arg-type]
-    return asked.asked
+    return links_.requests
 
 
 async def test_where_all_have_built_it_the_first_may_swap(tmp_path: Path) -> None:
     assert await prepare(tmp_path, LinkOfATest(2, prepare=()), LinkOfATest(3, prepare=())) == ["here", "prepare"]
 
 
-async def test_what_one_refuses_nobody_takes_and_its_reasons_are_told_once(tmp_path: Path) -> None:
+async def test_configuration_rejected_by_one_worker_is_applied_by_none_and_reported_once(tmp_path: Path) -> None:
     problem = Problem("policy[0].to", "can't be read")
     with pytest.raises(ConfigError) as refused:
         await prepare(tmp_path, LinkOfATest(2, prepare=()), LinkOfATest(3, prepare=[problem]), LinkOfATest(4, prepare=[problem]))
@@ -60,17 +60,17 @@ async def test_what_one_refuses_nobody_takes_and_its_reasons_are_told_once(tmp_p
 
 
 @pytest.mark.parametrize("silent_at", ["here", "prepare"])
-async def test_who_is_silent_is_ended_and_holds_up_no_policy(silent_at: str, tmp_path: Path) -> None:
+async def test_silent_worker_is_ended_and_blocks_no_policy(silent_at: str, tmp_path: Path) -> None:
     silent = LinkOfATest(3, **{"prepare": (), silent_at: WorkerUnavailable("worker 3 does not answer")})
     await prepare(tmp_path, LinkOfATest(2, prepare=()), silent)
     assert silent.is_killed
 
 
-@pytest.mark.parametrize(("serving", "told"), [(3, "workers: ok"), (1, "workers: degraded: 2 of 4 ")])
-def test_one_process_is_enough_to_be_ready_and_the_others_are_missed(serving: int, told: str) -> None:
+@pytest.mark.parametrize(("serving", "reason"), [(3, "workers: ok"), (1, "workers: degraded: 2 of 4 ")])
+def test_one_process_is_enough_to_be_ready_and_the_others_are_missed(serving: int, reason: str) -> None:
     (workers,) = peers_of(SimpleNamespace(serving=dict.fromkeys(range(serving))), count=4).readiness()
     assert ReadinessReport((workers,)).is_ready
-    assert str(workers).startswith(told)
+    assert str(workers).startswith(reason)
 
 
 async def test_a_reload_that_fails_takes_back_what_was_prepared_and_one_that_succeeds_does_not() -> None:
@@ -80,8 +80,8 @@ async def test_a_reload_that_fails_takes_back_what_was_prepared_and_one_that_suc
     with pytest.raises(ConfigError):
         async with peers.change():
             raise ConfigError([Problem("", "broken")])
-    assert links.asked == ["forget"]
+    assert links.requests == ["forget"]
     async with peers.change():
         await peers.commit()
     await peers.report(ConfigurationStatus.from_watcher(ConfigWatcher(None, {})))
-    assert links.asked == ["forget", "commit", "status"]
+    assert links.requests == ["forget", "commit", "status"]

@@ -7,15 +7,15 @@ import time
 from gateproject.process.workers.worker import detect_suspension
 
 
-async def test_a_process_that_was_stopped_knows_it_before_it_answers_anybody() -> None:
-    heard: list[str] = []
+async def test_stopped_process_detects_it_before_responding() -> None:
+    received: list[str] = []
     loop = asyncio.get_running_loop()
-    detect_suspension(loop, lambda: heard.append("stood still"))
+    detect_suspension(loop, lambda: received.append("stood still"))
     await asyncio.sleep(0.5)
-    assert heard == [], "no suspension was detected"
+    assert received == [], "no suspension was detected"
 
     async def request() -> None:
-        heard.append("request")
+        received.append("request")
 
     tasks: list[asyncio.Task[None]] = []
     reader, writer = socket.socketpair()
@@ -30,4 +30,4 @@ async def test_a_process_that_was_stopped_knows_it_before_it_answers_anybody() -
     await asyncio.sleep(0.05)
     reader.close()
     writer.close()
-    assert heard == ["stood still", "request"]
+    assert received == ["stood still", "request"]

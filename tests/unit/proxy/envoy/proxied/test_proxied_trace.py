@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
-from tests.support.kept_spans import KeptSpans
+from tests.support.span_recorder import SpanRecorder
 from tests.unit.proxy.envoy.conftest import MakeRequest
 from tests.unit.proxy.envoy.stage import Stage
 
@@ -14,17 +14,17 @@ OPEN = "open.example.com"
 
 
 @pytest.fixture
-def spans(tmp_path: Path) -> Iterator[KeptSpans]:
-    stored = KeptSpans(tmp_path)
+def spans(tmp_path: Path) -> Iterator[SpanRecorder]:
+    stored = SpanRecorder(tmp_path)
     with stored.in_force():
         yield stored
 
 
-def ended(spans: KeptSpans) -> dict[str, ReadableSpan]:
+def ended(spans: SpanRecorder) -> dict[str, ReadableSpan]:
     return {span.name: span for span in spans.ended()}
 
 
-async def test_spans_end_with_request_and_are_propagated(spans: KeptSpans, stage: Stage, send_request: MakeRequest) -> None:
+async def test_spans_end_with_request_and_are_propagated(spans: SpanRecorder, stage: Stage, send_request: MakeRequest) -> None:
     question = send_request("/in/x?secret=1", ("traceparent", f"00-{'a' * 32}-{'b' * 16}-01"), host=OPEN)
     reported = await stage.send_request(question)
     assert ended(spans).keys() == {"authorize"}
@@ -39,7 +39,7 @@ async def test_spans_end_with_request_and_are_propagated(spans: KeptSpans, stage
     assert upstream.end_time == root.end_time
 
 
-async def test_reports_upstream_without_response(spans: KeptSpans, stage: Stage, send_request: MakeRequest) -> None:
+async def test_reports_upstream_without_response(spans: SpanRecorder, stage: Stage, send_request: MakeRequest) -> None:
     number, _ = await stage.begin(send_request("/in", host=OPEN))
     await stage.forwarded.error_page(number, "response_timeout")
     stage.forwarded.on_access_log_line(f"{number} - 504 1500 20 30 UT response_timeout")
@@ -48,12 +48,12 @@ async def test_reports_upstream_without_response(spans: KeptSpans, stage: Stage,
     assert found[f"GET {OPEN}/in"].attributes["http.response.status_code"] == 504  # type: ignore[index]
 
 
-async def test_requests_forwarded_by_gate_are_traced_once(spans: KeptSpans, stage: Stage, send_request: MakeRequest) -> None:
+async def test_requests_forwarded_by_gate_are_traced_once(spans: SpanRecorder, stage: Stage, send_request: MakeRequest) -> None:
     await stage.send_request(send_request("/", host="app.example.com"))
     assert ended(spans) == {}
 
 
-async def test_few_are_traced(spans: KeptSpans, stage: Stage, send_request: MakeRequest) -> None:
+async def test_few_are_traced(spans: SpanRecorder, stage: Stage, send_request: MakeRequest) -> None:
     spans.chance = 1.0
     number, _ = await stage.begin(send_request("/in", host=OPEN))
     stage.forwarded.on_access_log_line(f"{number} - 200 1500 20 30 - via_upstream")

@@ -4,7 +4,7 @@ import socket
 import pytest
 
 from tests.support.certs import certificate_files
-from tests.support.raw_http import RawClient, ask
+from tests.support.raw_http import RawClient, exchange
 from tests.unit.proxy.listener.conftest import SHORT, start
 from tests.unit.proxy.listener.proxy_protocol.test_proxy_header import UNIX, VALID, tcp4, v2
 
@@ -30,7 +30,7 @@ def client_seen(port, header):
     """The `client` of the ASGI scope of one request behind this header."""
     with RawClient(port) as client:
         assert client.send(header + b"GET /seen HTTP/1.1\r\nHost: x\r\n\r\n").response().status == 200
-    response, _ = ask(port, V1 + STATE)
+    response, _ = exchange(port, V1 + STATE)
     return json.loads(response.body)["calls"][-1]["client"]
 
 

@@ -12,13 +12,13 @@ def test_it_names_the_commands(arguments: list[str], capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit) as ended:
         Command().run_from_argv(["manage.py", "runserver", *arguments])
     assert ended.value.code == 1
-    said = capsys.readouterr().err
-    assert len(said.splitlines()) == 1
+    output = capsys.readouterr().err
+    assert len(output.splitlines()) == 1
     for command in ("gate run", "daphne -p 8000 gateproject.asgi:application", "gate demo"):
-        assert command in said
+        assert command in output
 
 
-def test_it_is_ours_and_daphne_stands_before_staticfiles() -> None:
+def test_daphne_is_the_gate_variant_and_precedes_staticfiles() -> None:
     assert get_commands()["runserver"] == "gateproject.checkout"
     apps = settings.INSTALLED_APPS
     assert apps.index("gateproject") < apps.index("daphne") < apps.index("django.contrib.staticfiles")

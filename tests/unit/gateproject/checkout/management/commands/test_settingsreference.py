@@ -17,7 +17,7 @@ def test_all_files_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str
     call_command("settingsreference", directory=tmp_path, check=True)
 
 
-def test_a_file_that_is_out_of_date_is_told_and_left_alone(tmp_path: Path) -> None:
+def test_outdated_file_is_reported_and_left_unchanged(tmp_path: Path) -> None:
     (tmp_path / "settings.md").write_text("old")
     with pytest.raises(CommandError, match=r"settings.md is out of date"):
         call_command("settingsreference", directory=tmp_path, check=True)

@@ -20,8 +20,8 @@ from tests.support.certs import CertificateFiles, certificate_files
 from tests.support.children import ROOT, Child, free_port
 from tests.support.client_certificates import Issued, authority
 from tests.support.envoy_gateway import GatewayPlace, configuration
+from tests.support.fork_server import manage
 from tests.support.gate import EverythingOnLoopback
-from tests.support.prepared import manage
 
 JOBS_ROUTE = """                        - match: { prefix: /jobs/ }
                           route: { cluster: application }
@@ -35,7 +35,7 @@ APP, AUTHENTICATE = "app.localhost", "authenticate.localhost"
 
 
 @dataclass(frozen=True)
-class OwnEnvoy:
+class ExternalEnvoy:
     """The Envoy. `port` is its port; `gate` can be restarted; `clients` issues certificates that /certified/ requires."""
 
     directory: Path
@@ -52,10 +52,10 @@ class OwnEnvoy:
     def url(self, path: str = "/", host: str = APP) -> str:
         return f"https://{host}:{self.port}{path}"
 
-    def client(self, *shown: Issued, **options: Any) -> httpx.AsyncClient:
+    def client(self, *presented: Issued, **options: Any) -> httpx.AsyncClient:
         context = self.certificates.client_context()
-        if shown:
-            shown[0].shown_by(context, self.directory, *shown[1:])
+        if presented:
+            presented[0].present_in(context, self.directory, *presented[1:])
         return httpx.AsyncClient(transport=EverythingOnLoopback(verify=context, trust_env=False), **options)
 
     def begin(self) -> None:
@@ -87,9 +87,9 @@ def filled(text: str, names: dict[str, str]) -> str:
 
 
 @contextmanager
-def own_envoy(
+def external_envoy(
     directory: Path, provider_url: str, app_url: str, *, envoy_names: dict[str, str] | None = None, is_of_gateway: bool = False
-) -> Iterator[OwnEnvoy]:
+) -> Iterator[ExternalEnvoy]:
     """Start gate and an Envoy.
 
     alice's group can access the application; bob can access /anybody/ and, with a certificate, /certified/; jobs can access /jobs/.
@@ -118,12 +118,12 @@ def own_envoy(
     }
     gate_file = directory / "gate.yaml"
     gate_file.write_text(filled((EXAMPLES / "gate.yaml").read_text(), gate_names) + f"\ndata_dir: {directory / 'data'}\n")
-    of_jobs_id, anybody, certified, everything_else = (route.id for route in load_options(gate_file, {}).policy)
-    before_anybody = "                        - match: { prefix: /anybody/ }\n"
+    of_jobs_id, public, certified, everything_else = (route.id for route in load_options(gate_file, {}).policy)
+    before_public = "                        - match: { prefix: /anybody/ }\n"
     names = shared | {
-        before_anybody: JOBS_ROUTE + before_anybody,
+        before_public: JOBS_ROUTE + before_public,
         "ROUTE-OF-JOBS": of_jobs_id,
-        "ROUTE-OF-ANYBODY": anybody,
+        "ROUTE-OF-ANYBODY": public,
         "ROUTE-OF-CERTIFIED": certified,
         "ROUTE-OF-EVERYTHING-ELSE": everything_else,
         "address: 0.0.0.0, port_value: 443 ": f"address: 127.0.0.1, port_value: {port} ",
@@ -140,11 +140,11 @@ def own_envoy(
     if is_of_gateway:
         hosts = {"app.example.com": APP, "authenticate.example.com": AUTHENTICATE}
         place = GatewayPlace(port, gate_port, grpc_port, int(app_port), certificates, hosts, token)
-        ids = {"/jobs/": of_jobs_id, "/anybody/": anybody, "/certified/": certified, "/": everything_else}
+        ids = {"/jobs/": of_jobs_id, "/anybody/": public, "/certified/": certified, "/": everything_else}
         envoy_file.write_text(yaml.safe_dump(configuration(place, ids)))
     else:
         envoy_file.write_text(filled((EXAMPLES / "envoy.yaml").read_text(), names))
-    running = OwnEnvoy(directory, port, [], certificates, clients)
+    running = ExternalEnvoy(directory, port, [], certificates, clients)
     arguments = ("--disable-hot-restart", "--concurrency", "1", "--log-level", "error")
     try:
         with Child(Path(sys.executable).parent / "envoy", "-c", envoy_file, *arguments):

@@ -10,18 +10,18 @@ from urllib.parse import quote, unquote, urlparse, urlsplit
 Reader = Callable[[str], str | None]
 
 # Placeholder for an encoded slash that a parser did not decode, to distinguish it from `%2F` after double encoding.
-_KEPT_SLASH = "\ue000"
+_ENCODED_SLASH = "\ue000"
 
 
 def resolved(path: str) -> str:
     """Remove dot segments as a file system does (RFC 3986 5.2.4 for paths without empty segments)."""
-    kept: list[str] = []
+    segments: list[str] = []
     for segment in path.split("/")[1:]:
         if segment == "..":
-            kept = kept[:-1]
+            segments = segments[:-1]
         elif segment != ".":
-            kept.append(segment)
-    return "/" + "/".join(kept)
+            segments.append(segment)
+    return "/" + "/".join(segments)
 
 
 def single_slashes(path: str) -> str:
@@ -159,7 +159,7 @@ def careless_servlet(path: str) -> str:
 
 
 def all_but_slashes(path: str) -> str:
-    return _KEPT_SLASH.join(unquote(part) for part in re.split("%2[Ff]", path))
+    return _ENCODED_SLASH.join(unquote(part) for part in re.split("%2[Ff]", path))
 
 
 READERS: dict[str, Reader] = {
@@ -179,4 +179,4 @@ def served(reader: Reader, path: str) -> str | None:
     found = reader(path)
     if found is None or reader in UNDECODED:
         return found
-    return quote(found, safe="/;!$&'()*+,:=@~|\"<>[]^`{}").replace(quote(_KEPT_SLASH), "%2F")
+    return quote(found, safe="/;!$&'()*+,:=@~|\"<>[]^`{}").replace(quote(_ENCODED_SLASH), "%2F")

@@ -12,9 +12,9 @@ from foundation.telemetry.tracing.tracer import Tracer
 from tests.support.options import make_options
 
 
-class KeptSpans:
+class SpanRecorder:
     def __init__(self, directory: Path, **settings: object):
-        self.now, self.chance, self.asked = 0.0, 0.5, 0
+        self.now, self.chance, self.draws = 0.0, 0.5, 0
         self.spans: list[ReadableSpan] = []
         chosen = {"tracing_provider": "span", "tracing_span_endpoint": "http://127.0.0.1:9/", "tracing_sample_rate": 1, **settings}
         self.tracer = Tracer(make_options(directory, **chosen), clock=lambda: self.now, random_value=self._chance)
@@ -22,7 +22,7 @@ class KeptSpans:
         self.tracer.start()
 
     def _chance(self) -> float:
-        self.asked += 1
+        self.draws += 1
         return self.chance
 
     def ended(self) -> list[ReadableSpan]:

@@ -14,7 +14,7 @@ from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
 from tests.support.options import make_options
 
 
-class Renewals:
+class RefreshEnvironment:
     """`await renewals.signed_in("alice")` creates a session as the callback does; `refresh` and `worker` are under test."""
 
     def __init__(self, directory: Path, idp: FakeIdP, store: StoreBackend, clock: Clock, **settings: Any):
@@ -31,7 +31,7 @@ class Renewals:
         now = self.clock()
         discovery = await self.client.discovery()
         payload = await self.client.verify_id_token(answer["id_token"], discovery, nonce="nonce", access_token=answer["access_token"])
-        claims, told = await self.client.claims(payload, answer["access_token"], discovery)
+        claims, from_userinfo = await self.client.claims(payload, answer["access_token"], discovery)
         user = self.client.provider.user(claims, now)
         session = SessionRecord(
             id=id,
@@ -41,7 +41,7 @@ class Renewals:
             issued_at=now,
             expires_at=now + 50_400,
             claims=claims,
-            userinfo_claims=told,
+            userinfo_claims=from_userinfo,
             id_token=answer["id_token"],
             access_token=answer["access_token"],
             refresh_token=answer["refresh_token"],

@@ -1,6 +1,6 @@
 """Fork server: starts a program of the tree by a fork of an interpreter with imported dependencies, at less than half the cost.
 
-Preloaded are libraries (LIBRARIES), and modules of gate that only contain definitions (DEFINITIONS, and prepared_pages.py): none of
+Preloaded are libraries (LIBRARIES), and modules of gate that only contain definitions (DEFINITIONS, and fork_server_pages.py): none of
 gate's modules reads the environment at import, except for the settings. Everything else runs in the new process, from the first
 line of the program on.
 """
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from foundation.version import version
-from tests.support import prepared_pages
+from tests.support import fork_server_pages
 from tests.support.children import ROOT, Child, clean_environment
 
 # None of them starts a thread, leaves a descriptor open, or reads Django's settings.
@@ -49,7 +49,7 @@ DEFINITIONS = """
 _READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC", "GLIBC", "PATH")
 
 
-class PreparedProcess:
+class ForkedProcess:
     """The part of subprocess.Popen that tests use. `status` delivers the process id, and at the end the exit status."""
 
     def __init__(self, status: int, stdout: IO[str] | None):
@@ -82,7 +82,7 @@ class PreparedProcess:
         self.send_signal(signal.SIGKILL)
 
 
-class _Preparer:
+class _ForkServer:
     """The fork server, started for the first request, or before this process is forked, for all processes."""
 
     def __init__(self) -> None:
@@ -95,36 +95,36 @@ class _Preparer:
     def begin(self) -> None:
         with self._lock:
             if self._line is None:
-                self._line = self._begun()
+                self._line = self._started()
 
-    def start(self, arguments: list[str], environment: dict[str, str]) -> PreparedProcess:
+    def start(self, arguments: list[str], environment: dict[str, str]) -> ForkedProcess:
         """Start a process; its standard output and error are one stream."""
-        output, says = os.pipe()
-        status = self._ordered(arguments, environment, says, says)
-        os.close(says)
-        return PreparedProcess(status, open(output, errors="replace"))
+        output, write_end = os.pipe()
+        status = self._ordered(arguments, environment, write_end, write_end)
+        os.close(write_end)
+        return ForkedProcess(status, open(output, errors="replace"))
 
-    def start_into(self, arguments: list[str], environment: dict[str, str], output: int, error: int) -> PreparedProcess:
-        return PreparedProcess(self._ordered(arguments, environment, output, error), None)
+    def start_into(self, arguments: list[str], environment: dict[str, str], output: int, error: int) -> ForkedProcess:
+        return ForkedProcess(self._ordered(arguments, environment, output, error), None)
 
     def _ordered(self, arguments: list[str], environment: dict[str, str], output: int, error: int) -> int:
         """Request a process, and return the descriptor that reports its state."""
-        status, tells = os.pipe()
+        status, write_end = os.pipe()
         self.begin()
         assert self._line is not None
         with self._lock:
-            socket.send_fds(self._line, [json.dumps([arguments, environment]).encode()], [tells, output, error])
-        os.close(tells)
+            socket.send_fds(self._line, [json.dumps([arguments, environment]).encode()], [write_end, output, error])
+        os.close(write_end)
         return status
 
-    def _begun(self) -> socket.socket:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-m", "tests.support.prepared", str(theirs.fileno())]
+    def _started(self) -> socket.socket:
+        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, "-m", "tests.support.fork_server", str(far.fileno())]
         self._process = subprocess.Popen(
-            command, cwd=ROOT, env=clean_environment(), stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=[theirs.fileno()]
+            command, cwd=ROOT, env=clean_environment(), stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=[far.fileno()]
         )
-        theirs.close()
-        return ours
+        far.close()
+        return near
 
     def _end(self) -> None:
         if self._line is not None and self._process is not None:
@@ -132,7 +132,7 @@ class _Preparer:
             self._process.wait()
 
 
-_preparer = _Preparer()
+_preparer = _ForkServer()
 begin = _preparer.begin
 
 
@@ -183,7 +183,7 @@ def _wait_for_orders(line: socket.socket) -> list[str]:
     with warnings.catch_warnings(record=True):  # warnings of libraries about each other
         for name in (*LIBRARIES, *DEFINITIONS):
             importlib.import_module(name)
-        prepared_pages.define()
+        fork_server_pages.define()
     version()  # runs git once
     assert len(os.listdir("/proc/self/task")) == 1, "a library has started a thread"
     assert "twisted.internet.reactor" not in sys.modules
@@ -194,7 +194,7 @@ def _wait_for_orders(line: socket.socket) -> list[str]:
         for ready in select.select([line, *running], [], [])[0]:
             if ready is not line:
                 process, status = running.pop(ready)
-                _tell(status, os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+                _report(status, os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
                 _close(ready, status)
                 continue
             message, descriptors, _, _ = socket.recv_fds(line, 1 << 20, 3)
@@ -203,12 +203,12 @@ def _wait_for_orders(line: socket.socket) -> list[str]:
             status, output, error = descriptors
             if (process := os.fork()) == 0:
                 return _become(*json.loads(message), output, error)
-            _tell(status, process)
+            _report(status, process)
             _close(output, error)
             running[os.pidfd_open(process)] = process, status
 
 
-def _tell(status: int, number: int) -> None:
+def _report(status: int, number: int) -> None:
     with suppress(BrokenPipeError):  # the last client is gone
         os.write(status, f"{number}\n".encode())
 

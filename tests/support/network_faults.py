@@ -10,7 +10,7 @@ from tests.support.closing import stop_accepting
 TICK = 0.01
 
 
-class FaultyLine:
+class FaultyLink:
     """Relay from `port` to `server_port`. Its methods are thread-safe and apply to existing and new connections."""
 
     def __init__(self, server_port: int):
@@ -22,10 +22,10 @@ class FaultyLine:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="faulty line", daemon=True)
         self._thread.start()
-        self._server = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._carry, "127.0.0.1", 0), self._loop).result(5)
+        self._server = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._relay, "127.0.0.1", 0), self._loop).result(5)
         self.port = self._server.sockets[0].getsockname()[1]
 
-    def silence(self) -> None:
+    def stall(self) -> None:
         """Drop all data without closing connections."""
         self._is_silent = True
 
@@ -38,7 +38,7 @@ class FaultyLine:
         """Delay each chunk by this time, in both directions."""
         self._delay = seconds
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         """Relay new connections again; those that lost data stay unusable."""
         self._is_silent = self._is_cut = False
         self._delay = 0.0
@@ -47,7 +47,7 @@ class FaultyLine:
         for writer in list(self._writers):
             writer.transport.abort()
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
         try:
             if self._is_cut:

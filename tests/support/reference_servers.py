@@ -31,7 +31,7 @@ class Served:
     path: str = ""
 
 
-class Readers:
+class ReferenceServers:
     """The servers, with `ports` by name: Tomcat, Django under two servers, Express, Go's ServeMux, nginx.
 
     Their application is at each of `mounts`.
@@ -82,17 +82,19 @@ class Readers:
 
     def _nginx(self, port: int) -> Child:
         def served(handler: str) -> str:
-            told = 'add_header X-Method "$request_method" always; add_header X-Path "$uri" always;'
-            return f'{{ add_header X-Served "{handler}" always; {told} return 204; }}'
+            directives = 'add_header X-Method "$request_method" always; add_header X-Path "$uri" always;'
+            return f'{{ add_header X-Served "{handler}" always; {directives} return 204; }}'
 
         locations = [
             f"location {matched}{'' if mount == '/' else mount}{path} {served(handler)}"
             for mount in self._mounts
             for matched, path, handler in (("= ", "/users", "users"), ("= ", "/admin/users", "admin"), ("^~ ", "/static/", "static"))
         ]
-        kept = " ".join(f"{kind}_temp_path {self._directory}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        temp_paths = " ".join(
+            f"{kind}_temp_path {self._directory}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
         text = (
-            f"pid {self._directory}/reader.pid; error_log stderr; events {{}} http {{ access_log off; {kept}"
+            f"pid {self._directory}/reader.pid; error_log stderr; events {{}} http {{ access_log off; {temp_paths}"
             f" server {{ listen 127.0.0.1:{port}; {' '.join(locations)} location / {served('other')} }} }}"
         )
         file = self._directory / "reader.conf"
@@ -102,12 +104,12 @@ class Readers:
 
 def is_there(port: int) -> bool:
     try:
-        return bool(asked(port, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").handler)
+        return bool(send(port, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").handler)
     except OSError:
         return False
 
 
-def asked(port: int, head: bytes) -> Served:
+def send(port: int, head: bytes) -> Served:
     """Send these bytes to the application at this port on a new connection, and return its report."""
     with socket.create_connection(("127.0.0.1", port), WAIT) as connection:
         connection.sendall(head)
@@ -115,9 +117,11 @@ def asked(port: int, head: bytes) -> Served:
         while b"\r\n\r\n" not in answer and (data := connection.recv(65536)):
             answer += data
     lines = answer.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")[1:]
-    told = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     return Served(
-        told.get("x-served", ""), told.get("x-method", ""), unquote(told.get("x-path", "").encode("latin-1").decode("utf-8", "replace"))
+        headers.get("x-served", ""),
+        headers.get("x-method", ""),
+        unquote(headers.get("x-path", "").encode("latin-1").decode("utf-8", "replace")),
     )
 
 
@@ -186,7 +190,7 @@ class FanOut:
         arrived = Arrived(head)
         for name, port in self._readers.items():
             try:
-                arrived.served[name] = asked(port, head)
+                arrived.served[name] = send(port, head)
             except OSError:
                 arrived.served[name] = Served()
         return arrived

@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx
 
-from tests.support.development_provider import DevelopmentProvider, pick_person
+from tests.support.development_provider import DevelopmentProvider, pick_user
 from tests.support.gate import AUTHENTICATE_HOST, HTML, RunningGate, follow
 from tests.support.split import Split
 
@@ -23,7 +23,7 @@ def entry(id: str, provider: DevelopmentProvider, *domains: str, **more: Any) ->
 
 
 async def signed_in(
-    gate: RunningGate | Split, client: httpx.AsyncClient, id: str, provider: DevelopmentProvider, who: str = "alice"
+    gate: RunningGate | Split, client: httpx.AsyncClient, id: str, provider: DevelopmentProvider, username: str = "alice"
 ) -> httpx.Response:
     """Sign in as this user of this provider on the route for all users."""
     is_split = isinstance(gate, Split)
@@ -33,11 +33,11 @@ async def signed_in(
     chosen = f"https://{AUTHENTICATE_HOST}:{gate.ports['authenticate']}{href}" if is_split else gate.url(AUTHENTICATE_HOST, href)
     offered = await follow(client, await client.get(chosen, headers=HTML))
     assert str(offered.url).startswith(provider.url)
-    return await follow(client, await pick_person(client, offered, who))
+    return await follow(client, await pick_user(client, offered, username))
 
 
 def configure(split: Split, entries: list[dict[str, Any]]) -> None:
     public = [{name: value for name, value in each.items() if not name.startswith("client_")} for each in entries]
     for service in ("authenticate", "authorize", "proxy"):
-        kept = {name: value for name, value in split.settings[service].items() if not name.startswith(("idp_", "groups_claim"))}
-        split.settings[service] = {**kept, "identity_providers": entries if service == "authenticate" else public}
+        retained = {name: value for name, value in split.settings[service].items() if not name.startswith(("idp_", "groups_claim"))}
+        split.settings[service] = {**retained, "identity_providers": entries if service == "authenticate" else public}

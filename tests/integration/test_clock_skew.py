@@ -12,12 +12,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.children import free_port, wait_until
+from tests.support.clock_skew import skewed_clock
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
 from tests.support.upstream import SampleUpstream
-from tests.support.wrong_clock import wrong_clock
 
 APP = "app.localhost"
 DIFFERS = "clock skew exceeds limit"
@@ -72,7 +72,7 @@ async def ask_for(client: httpx.AsyncClient, gate: RunningGate, seconds: float) 
 
 @pytest.mark.parametrize("difference", ["+1d", "-1d"])
 @pytest.mark.parametrize("store", [kvstore, postgresql], ids=["kvstore", "postgresql"])
-async def test_wrong_clock_ends_no_sessions_elsewhere_and_is_logged(
+async def test_skewed_clock_ends_no_sessions_elsewhere_and_is_logged(
     store: Callable[[Path], Iterator[Shared]], difference: str, provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
 ) -> None:
     invalid_metrics, right_metrics = (f"127.0.0.1:{free_port()}" for _ in range(2))
@@ -82,8 +82,8 @@ async def test_wrong_clock_ends_no_sessions_elsewhere_and_is_logged(
     with store(tmp_path) as shared:
         builder = GateBuilder(provider.url).setting(**shared.settings, metrics_address=right_metrics)
         builder.route(APP, to=upstream.url, allow_any_authenticated_user=True)
-        other = builder.beside().setting(metrics_address=invalid_metrics)
-        with other.start(directories[0], **wrong_clock(difference)) as invalid:
+        other = builder.peer().setting(metrics_address=invalid_metrics)
+        with other.start(directories[0], **skewed_clock(difference)) as invalid:
             # The first to come clears away what has expired, for all.
             invalid.wait_for_event("leadership acquired", lambda line: line["work"] == "sweep of expired records")
             with builder.start(directories[1]) as right:
