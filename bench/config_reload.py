@@ -51,18 +51,18 @@ def main() -> None:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         upstream, port = free_port(), free_port()
         config = directory / "config.yaml"
-        settings = settings_of(directory, port, data_plane)
+        settings = build_settings(directory, port, data_plane)
         write(config, settings, upstream, 0)
         process = run_gate(stack, config, port, stdout=subprocess.PIPE)
         count = asyncio.run(Run(process, config, settings, upstream, port).measure(arguments.reloads))
-    is_good = report(arguments.reloads, count)
+    is_passed = report(arguments.reloads, count)
     for routes in (ROUTES // 10, ROUTES):
         for moves in (False, True):
-            is_good &= large(routes, LARGE_RELOADS, data_plane, moves=moves)
-    sys.exit(not is_good)
+            is_passed &= large(routes, LARGE_RELOADS, data_plane, moves=moves)
+    sys.exit(not is_passed)
 
 
-def settings_of(directory: Path, port: int, data_plane: str) -> dict[str, object]:
+def build_settings(directory: Path, port: int, data_plane: str) -> dict[str, object]:
     settings = gate_settings(directory, port, "http://127.0.0.1:9", "")
     return {**settings, "log_level": "info", "proxy_log_level": "error", "data_plane": data_plane}
 
@@ -73,21 +73,23 @@ def large(routes: int, reloads: int, data_plane: str, *, moves: bool) -> bool:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         port = free_port()
         config = directory / "config.yaml"
-        settings = settings_of(directory, port, data_plane)
+        settings = build_settings(directory, port, data_plane)
         run = LargeRun(config, settings, (free_port(), free_port()) if moves else (free_port(),), port, routes)
         run.write(0)
-        began = time.monotonic()
+        started = time.monotonic()
         process = run_gate(stack, config, port, stdout=subprocess.PIPE)
-        start = time.monotonic() - began
+        start = time.monotonic() - started
         found = asyncio.run(run.measure(process, reloads, READ_BY_ENVOY if moves and data_plane == "envoy" else ""))
-    slowest, longest, quiet = max(found["seconds"]), max(found["waits"]), found["quiet"]
-    what, least = "its upstream" if moves else "its rules", min(found["seconds"])
+    slowest, max_wait, quiet = max(found["seconds"]), max(found["waits"]), found["quiet"]
+    what, fastest = "its upstream" if moves else "its rules", min(found["seconds"])
     print(f"{routes:>7,} routes, one changed, {what}; {found['asked']} requests meanwhile, failed: {found['failed']}")
     print(f"        start {start:.1f} s, until its port is open")
-    print(f"        reload {least:.2f} to {slowest:.2f} s (goal {GOAL_SECONDS}), processor {found['processor']:.2f} s each")
-    print(f"        longest wait {longest * 1000:.0f} ms (goal {GOAL_WAIT * 1000:.0f}), {longest / quiet:.1f} times that without a reload")
+    print(f"        reload {fastest:.2f} to {slowest:.2f} s (goal {GOAL_SECONDS}), processor {found['processor']:.2f} s each")
+    print(
+        f"        longest wait {max_wait * 1000:.0f} ms (goal {GOAL_WAIT * 1000:.0f}), {max_wait / quiet:.1f} times that without a reload"
+    )
     print(f"        memory at the end {found['mebibytes']:.0f} MiB")
-    return slowest <= GOAL_SECONDS and longest <= GOAL_WAIT and not found["failed"]
+    return slowest <= GOAL_SECONDS and max_wait <= GOAL_WAIT and not found["failed"]
 
 
 def report(reloads: int, count: dict[str, Any]) -> bool:
@@ -120,7 +122,7 @@ class Run:
 
     async def measure(self, reloads: int) -> dict[str, Any]:
         async with await start_upstream(respond, self._upstream):
-            askers = [asyncio.ensure_future(self._ask()) for _ in range(CONNECTIONS)]
+            askers = [asyncio.ensure_future(self._send_requests()) for _ in range(CONNECTIONS)]
             started = time.monotonic()
             for world in range(1, reloads + 1):
                 await asyncio.to_thread(self._reload, world)
@@ -135,7 +137,7 @@ class Run:
         self._process.send_signal(signal.SIGHUP)
         wait_for_line(self._process, RELOADED)
 
-    async def _ask(self) -> None:
+    async def _send_requests(self) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         while not self._is_over:
             writer.write(b"GET /x HTTP/1.1\r\nHost: %b\r\n\r\n" % HOST.encode())
@@ -143,13 +145,13 @@ class Run:
             try:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
-                heard = json.loads(await reader.readexactly(length))
+                response = json.loads(await reader.readexactly(length))
             except (asyncio.IncompleteReadError, ConnectionError, IndexError, ValueError):
                 self._count["failed"] += 1
                 return
-            self._worlds.add(heard["world"])
+            self._worlds.add(response["world"])
             self._count["failed"] += not head.startswith(b"HTTP/1.1 200")
-            self._count["mixed"] += heard["target"] != f"/{heard['world']}/x"
+            self._count["mixed"] += response["target"] != f"/{response['world']}/x"
         writer.close()
 
 
@@ -175,7 +177,7 @@ class LargeRun:
         async with AsyncExitStack() as stack:
             for upstream in self._upstreams:
                 await stack.enter_async_context(await start_upstream(respond, upstream))
-            askers = [asyncio.ensure_future(self._ask()) for _ in range(PROBES)]
+            askers = [asyncio.ensure_future(self._send_requests()) for _ in range(PROBES)]
             await asyncio.sleep(2.0)
             quiet, self._waits = max(self._waits), []
             seconds, used = [], cpu_seconds_with_children(process.pid)
@@ -186,12 +188,12 @@ class LargeRun:
                 await asyncio.to_thread(wait_for_line, process, until)
             self._is_over = True
             await asyncio.gather(*askers)
-        asked = len(self._waits)
+        count = len(self._waits)
         return {
             "seconds": seconds,
             "waits": self._waits,
             "quiet": quiet,
-            "asked": asked,
+            "asked": count,
             "failed": self._failed,
             "processor": used / reloads,
             "mebibytes": resident(process.pid) / 2**20,
@@ -205,7 +207,7 @@ class LargeRun:
         wait_for_line(process, RELOADED)
         return time.monotonic() - started - SETTLED_SECONDS
 
-    async def _ask(self) -> None:
+    async def _send_requests(self) -> None:
         """Send at a constant rate, so that a slow response does not reduce the load."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         due = time.monotonic()
@@ -224,9 +226,9 @@ class LargeRun:
         writer.close()
 
 
-def wait_for_line(process: subprocess.Popen[str], wanted: str) -> None:
+def wait_for_line(process: subprocess.Popen[str], expected: str) -> None:
     for line in process.stdout or ():
-        if wanted in line:
+        if expected in line:
             return
         if '"error"' in line:
             sys.exit(line)

@@ -85,21 +85,21 @@ def main() -> None:
     }
     turns: dict[str, list[Turn]] = {name: [] for name in candidates}
     with tempfile.TemporaryDirectory() as directory, ExitStack() as running:
-        servers: dict[str, Asked] = {}
+        servers: dict[str, CheckServer] = {}
         for name, serve in candidates.items():
             place = Path(directory) / name
             place.mkdir()
             port, cookie, pid = running.enter_context(server(serve, place))
-            servers[name] = Asked(start_envoy(running, place, port), cookie, pid)
+            servers[name] = CheckServer(start_envoy(running, place, port), cookie, pid)
             turn(servers[name], 1)  # warm-up
         for _ in range(arguments.turns):
-            for name, asked in servers.items():
-                turns[name].append(turn(asked, arguments.seconds))
+            for name, running_server in servers.items():
+                turns[name].append(turn(running_server, arguments.seconds))
     sys.exit(not report(turns))
 
 
 @dataclass(frozen=True)
-class Asked:
+class CheckServer:
     envoy: int  # the port of the Envoy that uses it
     cookie: str  # of a signed-in user
     pid: int
@@ -116,46 +116,46 @@ def report(turns: dict[str, list[Turn]]) -> bool:
     """Print the table; return True if the goal is met. CPU time shows the ratio on a busy machine too."""
     rates = {name: statistics.median(turn.rate for turn in found) for name, found in turns.items()}
     costs = {name: statistics.median(turn.cost for turn in found) for name, found in turns.items()}
-    baseline, least = rates["always yes"], costs["always yes"]
+    baseline, baseline_cost = rates["always yes"], costs["always yes"]
     print(f"{'an Envoy asks, wrk -c32':24} {'req/s':>8} {'ratio':>6} {'goal':>5} {'CPU us':>7} {'ratio':>6} {'busy':>5}   quartiles, req/s")
     for name, found in turns.items():
         low, _, high = statistics.quantiles((turn.rate for turn in found), n=4)
         busy = statistics.median(turn.busy for turn in found)
-        ratios = f"{rates[name] / baseline:6.2f} {GOAL:5.2f} {costs[name]:7.0f} {least / costs[name]:6.2f} {busy:5.0%}"
+        ratios = f"{rates[name] / baseline:6.2f} {GOAL:5.2f} {costs[name]:7.0f} {baseline_cost / costs[name]:6.2f} {busy:5.0%}"
         print(f"{name:24} {rates[name]:8.0f} {ratios}   {low:.0f} to {high:.0f}")
     return rates["authorize"] >= GOAL * baseline
 
 
-def turn(asked: Asked, seconds: int) -> Turn:
+def turn(checked_server: CheckServer, seconds: int) -> Turn:
     """Run one round; the benchmark ends if a request was denied."""
-    headers = [f"-H{name}: {value}" for name, value in {**HEADERS, "Cookie": asked.cookie}.items()]
-    began, before = time.perf_counter(), cpu_seconds(asked.pid)
+    headers = [f"-H{name}: {value}" for name, value in {**HEADERS, "Cookie": checked_server.cookie}.items()]
+    started, before = time.perf_counter(), cpu_seconds(checked_server.pid)
     try:
-        report = wrk(["-c32", *headers, f"http://127.0.0.1:{asked.envoy}/page?a=1"], seconds)
+        report = wrk(["-c32", *headers, f"http://127.0.0.1:{checked_server.envoy}/page?a=1"], seconds)
     except Failed as failure:
         sys.exit(f"not every request was let through\n{failure}")
-    took, elapsed = cpu_seconds(asked.pid) - before, time.perf_counter() - began
+    took, elapsed = cpu_seconds(checked_server.pid) - before, time.perf_counter() - started
     return Turn(report.rate, took / report.requests * 1e6, took / elapsed)
 
 
-def start_envoy(stack: ExitStack, directory: Path, asked: int) -> int:
+def start_envoy(stack: ExitStack, directory: Path, check_port: int) -> int:
     """Return the port of an Envoy that checks every request, and responds itself if it is allowed."""
     port = free_port()
     file = directory / "envoy.yaml"
-    file.write_text(yaml.safe_dump(envoy_settings(port, asked)))
+    file.write_text(yaml.safe_dump(envoy_settings(port, check_port)))
     envoy = [str(Path(sys.executable).parent / "envoy"), "-c", str(file), "--disable-hot-restart", "--concurrency", "1"]
     stack.enter_context(child([*envoy, "--log-level", "error"], core=1, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
     wait_for(port)
     return port
 
 
-def envoy_settings(port: int, asked: int) -> dict[str, Any]:
+def envoy_settings(port: int, check_port: int) -> dict[str, Any]:
     """Return the relevant part of examples/ext_authz/envoy.yaml."""
 
     def typed(name: str, **settings: Any) -> dict[str, Any]:
         return {"@type": f"type.googleapis.com/envoy.extensions.{name}", **settings}
 
-    ask = typed(
+    ext_authz = typed(
         "filters.http.ext_authz.v3.ExtAuthz",
         transport_api_version="V3",
         failure_mode_allow=False,
@@ -172,7 +172,7 @@ def envoy_settings(port: int, asked: int) -> dict[str, Any]:
         use_remote_address=True,
         normalize_path=True,
         http_filters=[
-            {"name": "envoy.filters.http.ext_authz", "typed_config": ask},
+            {"name": "envoy.filters.http.ext_authz", "typed_config": ext_authz},
             {"name": "envoy.filters.http.router", "typed_config": typed("filters.http.router.v3.Router")},
         ],
         route_config={
@@ -202,7 +202,7 @@ def envoy_settings(port: int, asked: int) -> dict[str, Any]:
                     "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": http2},
                     "load_assignment": {
                         "cluster_name": "asked",
-                        "endpoints": [{"lb_endpoints": [{"endpoint": {"address": _address(asked)}}]}],
+                        "endpoints": [{"lb_endpoints": [{"endpoint": {"address": _address(check_port)}}]}],
                     },
                 }
             ],
@@ -217,13 +217,13 @@ def _address(port: int) -> dict[str, Any]:
 @contextmanager
 def server(serve: Serve, directory: Path) -> Iterator[tuple[int, str, int]]:
     """Run `serve` in a child; return its port, a signed-in Cookie, and the child's process id."""
-    ours, theirs = multiprocessing.Pipe()
-    child = multiprocessing.get_context("spawn").Process(target=_serve, args=(serve, directory, theirs), daemon=True)
+    parent_end, child_end = multiprocessing.Pipe()
+    child = multiprocessing.get_context("spawn").Process(target=_serve, args=(serve, directory, child_end), daemon=True)
     child.start()
     try:
-        if not ours.poll(60):
+        if not parent_end.poll(60):
             sys.exit("the server did not start")
-        port, cookie = ours.recv()
+        port, cookie = parent_end.recv()
         yield port, cookie, child.pid or 0
     finally:
         child.terminate()
@@ -242,13 +242,13 @@ def _serve(serve: Serve, directory: Path, pipe: Connection) -> None:
     asyncio.run(run())
 
 
-async def says_yes(request: pb.CheckRequest, context: grpc.aio.ServicerContext) -> pb.CheckResponse:
+async def allow_request(request: pb.CheckRequest, context: grpc.aio.ServicerContext) -> pb.CheckResponse:
     return pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
 
 
 class AllowAll(ExtAuthz):
     def methods(self) -> dict[str, grpc.RpcMethodHandler]:
-        return {"Check": grpc.unary_unary_rpc_method_handler(says_yes, pb.CheckRequest.FromString, pb.CheckResponse.SerializeToString)}
+        return {"Check": grpc.unary_unary_rpc_method_handler(allow_request, pb.CheckRequest.FromString, pb.CheckResponse.SerializeToString)}
 
 
 async def allow_all_unauthenticated(directory: Path) -> tuple[int, str]:
@@ -256,7 +256,7 @@ async def allow_all_unauthenticated(directory: Path) -> tuple[int, str]:
     running.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, AllowAll(None).methods()),))
     port = running.add_insecure_port("127.0.0.1:0")
     await running.start()
-    _kept.append(running)
+    _references.append(running)
     _, cookie = await signed_in(directory)
     return port, cookie
 
@@ -273,25 +273,25 @@ async def authorize(directory: Path) -> tuple[int, str]:
 
 
 def ext_authz_parts(options: Options, service: AuthorizeService, replica: Replica) -> ExtAuthzDependencies:
-    words = ExtAuthzResponder(options, AuthorizationPipeline(options, service, SharedResources()))
+    responder = ExtAuthzResponder(options, AuthorizationPipeline(options, service, SharedResources()))
     recorder = DecisionRecorder(DecisionLog(lambda entries: None), lambda session_id, now, host: None)
-    return ExtAuthzDependencies(lambda: service, lambda: words, replica, recorder)
+    return ExtAuthzDependencies(lambda: service, lambda: responder, replica, recorder)
 
 
 async def authorize_logging(directory: Path) -> tuple[int, str]:
     return await authorize(directory)
 
 
-async def served(options: Options, broker: MemoryStore, asked: ExtAuthzDependencies) -> int:
+async def served(options: Options, broker: MemoryStore, dependencies: ExtAuthzDependencies) -> int:
     services = RpcServices(options)
-    services.open(broker, asked)
+    services.open(broker, dependencies)
     await services.start()
-    _kept.append(services)
+    _references.append(services)
     assert options.grpc_address is not None
     return options.grpc_address.port
 
 
-_kept: list[object] = []
+_references: list[object] = []
 
 
 async def signed_in(directory: Path) -> tuple[tuple[Options, AuthorizeService, MemoryStore, Replica], str]:
@@ -301,7 +301,7 @@ async def signed_in(directory: Path) -> tuple[tuple[Options, AuthorizeService, M
     )
     broker, now = MemoryStore(), time.time()
     replica = Replica(broker)
-    _kept.append(spawn(replica.run(), name="replica"))
+    _references.append(spawn(replica.run(), name="replica"))
     claims = {"email": "bench@example.com", "email_verified": True}
     session = SessionRecord("s1", "oidc/bench", "bench", "oidc", now, now + 36000, claims, issuer=options.first_provider.issuer)
     await broker.put(SESSION, "s1", session.to_data())

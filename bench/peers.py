@@ -52,7 +52,7 @@ class Goal:
 
     name: str
     baseline: str
-    least: float
+    minimum: float
     is_of_processor: bool = False
 
 
@@ -80,12 +80,12 @@ class Row:
     all_samples: tuple[Sample, ...]  # including invalid samples
 
     @classmethod
-    def of(cls, candidate: Candidate, memory: float) -> Self:
+    def from_candidate(cls, candidate: Candidate, memory: float) -> Self:
         samples, is_quiet = valid_samples(candidate.samples)
         downloads, is_download_quiet = valid_samples(candidate.downloads)
 
         def figure(of: Callable[[Sample], float]) -> Figure:
-            return Figure.of(map(of, samples))
+            return Figure.from_values(map(of, samples))
 
         return cls(
             candidate.name,
@@ -96,8 +96,8 @@ class Row:
             figure(lambda sample: sample.p99),
             figure(lambda sample: sample.microseconds),
             memory,
-            Figure.of(sample.transfer for sample in downloads) if downloads else None,
-            Figure.of(sample.microseconds_each_mebibyte for sample in downloads) if downloads else None,
+            Figure.from_values(sample.transfer for sample in downloads) if downloads else None,
+            Figure.from_values(sample.microseconds_each_mebibyte for sample in downloads) if downloads else None,
             is_download_quiet,
             tuple(candidate.samples),
         )
@@ -107,14 +107,14 @@ def main() -> None:
     arguments = parsed()
     if missing := [command for command in ("wrk", "nginx") if shutil.which(command) is None]:
         sys.exit(f"missing: {', '.join(missing)} (apt-get install wrk nginx-light)")
-    told = {"oauth2-proxy": arguments.oauth2_proxy, "pomerium": arguments.pomerium, "envoy": arguments.envoy, "apache2": arguments.apache}
-    programs = found_programs(told, arguments.only)
-    result = {**machine(), **versions(programs)}
+    paths = {"oauth2-proxy": arguments.oauth2_proxy, "pomerium": arguments.pomerium, "envoy": arguments.envoy, "apache2": arguments.apache}
+    executables = find_executables(paths, arguments.only)
+    result = {**machine(), **versions(executables)}
     print("\n".join(f"{name}: {value}" for name, value in result.items()), flush=True)
     until, is_reached = time.monotonic() + BUDGET, True
     for number, scheme in enumerate(arguments.schemes):
         share = (until - time.monotonic()) / (len(arguments.schemes) - number)
-        rows = measure(scheme, programs, arguments, time.monotonic() + share)
+        rows = measure(scheme, executables, arguments, time.monotonic() + share)
         result[scheme] = [asdict(row) for row in rows]
         print(f"\n{'With TLS' if scheme == 'https' else 'Without TLS'}\n", *table(rows), "", sep="\n", flush=True)
         for text, is_missed in goals(rows):
@@ -137,15 +137,15 @@ def parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def found_programs(told: dict[str, str | None], only: list[str] | None) -> dict[str, str]:
+def find_executables(paths: dict[str, str | None], only: list[str] | None) -> dict[str, str]:
     """Return the installed proxies by name; print how to install the others."""
     found = {}
     for peer in PEERS:
-        program = peer.found(told)
-        if program is None or (peer.program == "apache2" and apache_modules(program) is None):
+        executable = peer.found(paths)
+        if executable is None or (peer.program == "apache2" and apache_modules(executable) is None):
             print(f"{peer.name}: not found: {peer.install_hint}")
         elif only is None or peer.name in only:
-            found[peer.name] = program
+            found[peer.name] = executable
     return found
 
 
@@ -159,11 +159,11 @@ def machine() -> dict[str, str]:
     }
 
 
-def versions(programs: dict[str, str]) -> dict[str, str]:
-    asked = {peer.program: (programs[peer.name], *peer.version) for peer in PEERS if peer.program and peer.name in programs}
-    asked |= {"nginx": ("nginx", "-v"), "wrk": ("wrk", "-v")}
-    said = {name: subprocess.run(command, capture_output=True, text=True) for name, command in asked.items()}
-    return {name: (done.stdout + done.stderr).strip().splitlines()[0] for name, done in said.items()}
+def versions(executables: dict[str, str]) -> dict[str, str]:
+    commands = {peer.program: (executables[peer.name], *peer.version) for peer in PEERS if peer.program and peer.name in executables}
+    commands |= {"nginx": ("nginx", "-v"), "wrk": ("wrk", "-v")}
+    outputs = {name: subprocess.run(command, capture_output=True, text=True) for name, command in commands.items()}
+    return {name: (done.stdout + done.stderr).strip().splitlines()[0] for name, done in outputs.items()}
 
 
 def staged(stack: ExitStack, scheme: str) -> tuple[Stage, list[int]]:
@@ -178,15 +178,15 @@ def staged(stack: ExitStack, scheme: str) -> tuple[Stage, list[int]]:
     return stage, [int((directory / "nginx.pid").read_text())]
 
 
-def measure(scheme: str, programs: dict[str, str], arguments: argparse.Namespace, until: float) -> list[Row]:
+def measure(scheme: str, executables: dict[str, str], arguments: argparse.Namespace, until: float) -> list[Row]:
     with ExitStack() as stack:
         stage, shared_processes = staged(stack, scheme)
-        candidates = [peer.candidate(stack, stage, programs[peer.name]) for peer in PEERS if peer.name in programs]
+        candidates = [peer.candidate(stack, stage, executables[peer.name]) for peer in PEERS if peer.name in executables]
         equalize_cookies(candidates)
         Turns(1, DOWNLOAD_SECONDS, until, shared_processes).take_downloads(candidates, "/files/large", DOWNLOADS_AT_ONCE, DOWNLOAD_ROUNDS)
         Turns(arguments.rounds, arguments.seconds, until, shared_processes).take(candidates)
         print_warnings(stage.directory)
-        return [Row.of(candidate, mebibytes(candidate.process)) for candidate in candidates if candidate.samples]
+        return [Row.from_candidate(candidate, mebibytes(candidate.process)) for candidate in candidates if candidate.samples]
 
 
 def print_warnings(directory: Path) -> None:
@@ -219,11 +219,11 @@ def table(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def spread(figure: Figure, is_quiet: bool) -> str:
-    return f"{figure.median:,.0f} ({figure.least:,.0f}-{figure.most:,.0f}){'' if is_quiet else ' ~'}"
+    return f"{figure.median:,.0f} ({figure.minimum:,.0f}-{figure.maximum:,.0f}){'' if is_quiet else ' ~'}"
 
 
-def times(row: Row, base: Row | None, of: Callable[[Row], Figure]) -> str:
-    return f"{of(row).median / of(base).median:.2f}" if base and of(base).median else ""
+def times(row: Row, base: Row | None, select: Callable[[Row], Figure]) -> str:
+    return f"{select(row).median / select(base).median:.2f}" if base and select(base).median else ""
 
 
 def goals(rows: Iterable[Row]) -> Iterator[tuple[str, bool]]:
@@ -236,9 +236,11 @@ def goals(rows: Iterable[Row]) -> Iterator[tuple[str, bool]]:
                 reached, unit = base.microseconds.median / one.microseconds.median, "requests in a second of processor time"
             else:
                 reached, unit = one.rate.median / base.rate.median, "requests/s"
-            is_judged = one.is_quiet and base.is_quiet
-            told = f"{goal.name}: {reached:.2f} of {goal.baseline}'s {unit} (goal: {goal.least}{'' if is_judged else ', not judged'})"
-            yield told, is_judged and reached < goal.least
+            is_conclusive = one.is_quiet and base.is_quiet
+            description = (
+                f"{goal.name}: {reached:.2f} of {goal.baseline}'s {unit} (goal: {goal.minimum}{'' if is_conclusive else ', not judged'})"
+            )
+            yield description, is_conclusive and reached < goal.minimum
 
 
 if __name__ == "__main__":

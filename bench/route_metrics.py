@@ -31,8 +31,8 @@ from tests.support.gate import GateBuilder
 from tests.support.proxied import Proxied, proxied
 from tests.support.upstream import SampleUpstream
 
-MOST_MICROSECONDS = 7.0
-MOST_SECONDS, MOST_WAIT = 0.3, 0.02
+MAX_MICROSECONDS = 7.0
+MAX_SECONDS, MAX_WAIT_SECONDS = 0.3, 0.02
 ROUTES, STATUSES = 500, (200, 404, 502)
 TURNS, REQUESTS, SCRAPES = 30, 100, 7
 OPEN = {"allow_public_unauthenticated_access": True}
@@ -60,48 +60,48 @@ async def requests(directory: Path) -> bool:
                 spent[name].append(await processor_time(gate))
     plainly, with_metrics = (statistics.median(spent[name]) * 1e6 for name in ("plain", "measured"))
     more = with_metrics - plainly
-    print(f"a request: {plainly:.0f} µs, measured {with_metrics:.0f} µs, {more:.1f} µs more (goal {MOST_MICROSECONDS:.0f})")
-    return more <= MOST_MICROSECONDS
+    print(f"a request: {plainly:.0f} µs, measured {with_metrics:.0f} µs, {more:.1f} µs more (goal {MAX_MICROSECONDS:.0f})")
+    return more <= MAX_MICROSECONDS
 
 
 async def processor_time(gate: Proxied) -> float:
-    began = time.process_time()
+    started = time.process_time()
     for _ in range(REQUESTS):
         await gate.send("https://app.example.com/")
     gate.canary.requests.clear()
-    return (time.process_time() - began) / REQUESTS
+    return (time.process_time() - started) / REQUESTS
 
 
 async def scrapes() -> bool:
     in_force = ActiveRouteStatistics()
-    in_force.activate([told(f"route {number}") for number in range(ROUTES)])
+    in_force.activate([recorded_statistics(f"route {number}") for number in range(ROUTES)])
     for number in range(ROUTES):
         metrics.http_server.labels("gate", f"app{number}.example.com", "GET", "200").observe(0.01, 100, 1000)
     page = MetricsEndpoint("gate", lambda: in_force.families("gate"))
     spent, waits, quiet, size = [], [], [], 0
     for _ in range(SCRAPES):
-        began = time.process_time()
+        started = time.process_time()
         scrape = asyncio.create_task(scraped(page))
-        waits.append(await longest_wait(scrape))
+        waits.append(await max_loop_wait(scrape))
         size = scrape.result()
-        spent.append(time.process_time() - began)
-        quiet.append(await longest_wait(asyncio.create_task(asyncio.to_thread(time.sleep, spent[-1]))))
+        spent.append(time.process_time() - started)
+        quiet.append(await max_loop_wait(asyncio.create_task(asyncio.to_thread(time.sleep, spent[-1]))))
     seconds, wait = statistics.median(spent), statistics.median(waits) - statistics.median(quiet)
-    print(f"a scrape of {ROUTES} routes, {size / 1e6:.1f} MB: {seconds * 1000:.0f} ms (goal {MOST_SECONDS * 1000:.0f})", end=", ")
-    print(f"the event loop waits {wait * 1000:.1f} ms at most (goal {MOST_WAIT * 1000:.0f})")
-    return seconds <= MOST_SECONDS and wait <= MOST_WAIT
+    print(f"a scrape of {ROUTES} routes, {size / 1e6:.1f} MB: {seconds * 1000:.0f} ms (goal {MAX_SECONDS * 1000:.0f})", end=", ")
+    print(f"the event loop waits {wait * 1000:.1f} ms at most (goal {MAX_WAIT_SECONDS * 1000:.0f})")
+    return seconds <= MAX_SECONDS and wait <= MAX_WAIT_SECONDS
 
 
-async def longest_wait(task: asyncio.Task[Any]) -> float:
-    longest = 0.0
+async def max_loop_wait(task: asyncio.Task[Any]) -> float:
+    maximum = 0.0
     while not task.done():
         before = time.perf_counter()
         await asyncio.sleep(0.001)
-        longest = max(longest, time.perf_counter() - before - 0.001)
-    return longest
+        maximum = max(maximum, time.perf_counter() - before - 0.001)
+    return maximum
 
 
-def told(label: str) -> RouteStatistics:
+def recorded_statistics(label: str) -> RouteStatistics:
     statistics_of_route = RouteStatistics(label)
     for status in STATUSES:
         statistics_of_route.start()
@@ -120,7 +120,7 @@ def scrapes_with_envoy(directory: Path) -> bool:
         builder = GateBuilder(provider.url).setting(data_plane="envoy", metrics_address=address)
         for number in range(ROUTES):
             builder.route(f"app{number}.localhost", to=upstream.url, **OPEN)
-        with builder.start(directory) as gate, httpx.Client(base_url=f"http://{address}", trust_env=False, timeout=30) as asks:
+        with builder.start(directory) as gate, httpx.Client(base_url=f"http://{address}", trust_env=False, timeout=30) as prober:
             pid = gate.child.process.pid
             with httpx.Client(verify=gate.certificates.client_context(), trust_env=False) as client:
                 for number in range(ROUTES):
@@ -128,28 +128,30 @@ def scrapes_with_envoy(directory: Path) -> bool:
                     client.get(
                         f"https://127.0.0.1:{gate.port}/", headers=host, extensions={"sni_hostname": "app0.localhost"}
                     ).raise_for_status()
-            quiet, spent, waits = longest_answer(asks, lambda: time.sleep(0.3)), [], []
+            quiet, spent, waits = max_response_time(prober, lambda: time.sleep(0.3)), [], []
             sizes: list[int] = []
             for _ in range(SCRAPES):
                 before = cpu_seconds_with_children(pid)
-                waits.append(longest_answer(asks, lambda: sizes.append(len(httpx.get(f"http://{address}/metrics", timeout=30).content))))
+                waits.append(
+                    max_response_time(prober, lambda: sizes.append(len(httpx.get(f"http://{address}/metrics", timeout=30).content)))
+                )
                 spent.append(cpu_seconds_with_children(pid) - before)
     seconds, wait = statistics.median(spent), statistics.median(waits) - quiet
-    print(f"with Envoy's of {ROUTES} routes, {sizes[-1] / 1e6:.1f} MB: {seconds * 1000:.0f} ms (goal {MOST_SECONDS * 1000:.0f})", end=", ")
-    print(f"another question waits {wait * 1000:.1f} ms at most (goal {MOST_WAIT * 1000:.0f})")
-    return seconds <= MOST_SECONDS and wait <= MOST_WAIT
+    print(f"with Envoy's of {ROUTES} routes, {sizes[-1] / 1e6:.1f} MB: {seconds * 1000:.0f} ms (goal {MAX_SECONDS * 1000:.0f})", end=", ")
+    print(f"another question waits {wait * 1000:.1f} ms at most (goal {MAX_WAIT_SECONDS * 1000:.0f})")
+    return seconds <= MAX_SECONDS and wait <= MAX_WAIT_SECONDS
 
 
-def longest_answer(asks: httpx.Client, meanwhile: Callable[[], object]) -> float:
+def max_response_time(prober: httpx.Client, load: Callable[[], object]) -> float:
     """Return the longest response time of `/livez` while a thread does something else."""
-    longest, thread = 0.0, threading.Thread(target=meanwhile)
+    maximum, thread = 0.0, threading.Thread(target=load)
     thread.start()
     while thread.is_alive():
-        began = time.perf_counter()
-        asks.get("/livez").raise_for_status()
-        longest = max(longest, time.perf_counter() - began)
+        started = time.perf_counter()
+        prober.get("/livez").raise_for_status()
+        maximum = max(maximum, time.perf_counter() - started)
         time.sleep(0.002)
-    return longest
+    return maximum
 
 
 if __name__ == "__main__":

@@ -76,11 +76,11 @@ class Observations:
         return statistics.quantiles(waits, n=100, method="inclusive")[percent - 1] if len(waits) > 1 else math.nan
 
     def leave_out(self, stalls: StallMonitor) -> None:
-        kept = [(when, wait) for when, wait in self.answers if not stalls.met(when, when + wait)]
-        self.stalled, self.answers = len(self.answers) - len(kept) if stalls.known else None, kept
+        undisturbed_answers = [(when, wait) for when, wait in self.answers if not stalls.met(when, when + wait)]
+        self.stalled, self.answers = len(self.answers) - len(undisturbed_answers) if stalls.known else None, undisturbed_answers
 
     def _is_coming(self, when: float) -> bool:
-        return any(0 <= when - begun < self.coming for begun in self.attacks)
+        return any(0 <= when - started < self.coming for started in self.attacks)
 
 
 def main() -> None:
@@ -101,7 +101,7 @@ def main() -> None:
         asyncio.run(listen(port, cookie, 3.0, Observations()))  # warm-up of allocations that happen once
         print(f"{'':16} {'answers':>8} {'stalled':>7} {'failed':>6} {'p50 ms':>7} {'p99 ms':>7} {'before':>7} {'ratio':>6}", end="")
         print(f" {'coming':>7} {'held':>7} {'baseline':>7} {'KiB each':>9}", flush=True)
-        good = True
+        is_passed = True
         for name, (path, *options) in MODES.items():
             if arguments.mode not in (None, name):
                 continue
@@ -110,13 +110,13 @@ def main() -> None:
                 before = undisturbed(port, cookie, arguments.seconds, process.pid)
                 attack = partial(attacked, port, cookie, process.pid, options, arguments.rate)
                 baseline = attack(f"{other}{path}", min(arguments.seconds, MAX_BASELINE_SECONDS))
-                heard = attack(f"http://{SLOW_HOST}:{port}{path}", arguments.seconds)
-                show(name, heard, before, baseline)
-                ratios.append(heard.p(99) / before.p(99))
-                good &= not heard.failures and not before.failures
+                observed = attack(f"http://{SLOW_HOST}:{port}{path}", arguments.seconds)
+                show(name, observed, before, baseline)
+                ratios.append(observed.p(99) / before.p(99))
+                is_passed &= not observed.failures and not before.failures
             print(f"{name:16} median ratio {statistics.median(ratios):.2f}, goal {GOAL:.1f}", flush=True)
-            good &= statistics.median(ratios) <= GOAL
-    sys.exit(not good)
+            is_passed &= statistics.median(ratios) <= GOAL
+    sys.exit(not is_passed)
 
 
 def start(stack: ExitStack, directory: Path) -> tuple[int, subprocess.Popen[str]]:
@@ -140,40 +140,40 @@ def start_other(stack: ExitStack, directory: Path) -> str:
 
 def undisturbed(port: int, cookie: str, seconds: int, process_id: int) -> Observations:
     time.sleep(GONE)
-    heard = Observations()
+    observed = Observations()
     with watched() as stalls:
-        asyncio.run(listen(port, cookie, seconds, heard))
-    heard.leave_out(stalls)
-    heard.memory = resident(process_id)
-    return heard
+        asyncio.run(listen(port, cookie, seconds, observed))
+    observed.leave_out(stalls)
+    observed.memory = resident(process_id)
+    return observed
 
 
 def attacked(port: int, cookie: str, process_id: int, options: Sequence[str], rate: int, url: str, seconds: int) -> Observations:
     """Return the normal client's observations from the start of the attack."""
     size = ("-c", str(CONNECTIONS), "-r", str(rate), "-i", "10", "-l", str(seconds))
     command = ("nice", "-n", str(NICE), "slowhttptest", *options, *size, "-u", url)
-    heard = Observations(coming=CONNECTIONS / rate + SETTLED)
+    observed = Observations(coming=CONNECTIONS / rate + SETTLED)
 
     async def attack() -> None:
-        attacking = asyncio.ensure_future(repeat_attack(command, heard))
+        attacking = asyncio.ensure_future(repeat_attack(command, observed))
         try:
-            await listen(port, cookie, seconds, heard)
-            heard.memory = resident(process_id)
+            await listen(port, cookie, seconds, observed)
+            observed.memory = resident(process_id)
         finally:
             attacking.cancel()
             await asyncio.wait([attacking])
 
     with watched() as stalls:
         asyncio.run(attack())
-    heard.leave_out(stalls)
-    return heard
+    observed.leave_out(stalls)
+    return observed
 
 
-async def repeat_attack(command: tuple[str, ...], heard: Observations) -> None:
+async def repeat_attack(command: tuple[str, ...], observed: Observations) -> None:
     """Repeat the attack, which ends when gate has closed all its connections."""
     silent = asyncio.subprocess.DEVNULL
     while True:
-        heard.attacks.append(time.monotonic())
+        observed.attacks.append(time.monotonic())
         process = await asyncio.create_subprocess_exec(*command, stdin=silent, stdout=silent, stderr=silent)
         try:
             await process.wait()
@@ -183,25 +183,25 @@ async def repeat_attack(command: tuple[str, ...], heard: Observations) -> None:
                 await process.wait()
 
 
-async def listen(port: int, cookie: str, seconds: float, heard: Observations) -> None:
+async def listen(port: int, cookie: str, seconds: float, observed: Observations) -> None:
     """Send at a fixed rate regardless of response times, so that a slow response does not hide those queued behind it (coordinated
     omission).
     """
-    asked = set[asyncio.Task[None]]()
+    pending = set[asyncio.Task[None]]()
     idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
     started = time.monotonic()
     for number in range(int(seconds / EVERY)):
         await asyncio.sleep(started + number * EVERY - time.monotonic())
-        task = asyncio.ensure_future(ask(port, cookie, heard, idle, is_new=number % 10 == 0))
-        asked.add(task)
-        task.add_done_callback(asked.discard)
-    await asyncio.gather(*asked)
+        task = asyncio.ensure_future(send_request(port, cookie, observed, idle, is_new=number % 10 == 0))
+        pending.add(task)
+        task.add_done_callback(pending.discard)
+    await asyncio.gather(*pending)
     for _, writer in idle:
         writer.close()
 
 
-async def ask(
-    port: int, cookie: str, heard: Observations, idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]], *, is_new: bool
+async def send_request(
+    port: int, cookie: str, observed: Observations, idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]], *, is_new: bool
 ) -> None:
     started = time.monotonic()
     try:
@@ -212,24 +212,24 @@ async def ask(
             length = next(int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:"))
             await reader.readexactly(length)
     except (OSError, EOFError, TimeoutError) as error:
-        heard.failures.append(repr(error))
+        observed.failures.append(repr(error))
         return
-    heard.answers.append((started, time.monotonic() - started))
+    observed.answers.append((started, time.monotonic() - started))
     if not head.startswith(b"HTTP/1.1 200 "):
-        heard.failures.append(head.split(b"\r\n")[0].decode())
+        observed.failures.append(head.split(b"\r\n")[0].decode())
     if is_new and len(idle) > 1:
         writer.close()
     else:
         idle.append((reader, writer))
 
 
-def show(name: str, heard: Observations, before: Observations, baseline: Observations) -> None:
-    failed = f"{len(heard.failures)}: {heard.failures[0]}" if heard.failures else "0"
-    stalled = "unknown" if heard.stalled is None else str(heard.stalled)
-    print(f"{name:16} {len(heard.answers):8} {stalled:>7} {failed:>6} {heard.p(50) * 1000:7.2f} {heard.p(99) * 1000:7.2f}", end="")
-    print(f" {before.p(99) * 1000:7.2f} {heard.p(99) / before.p(99):6.2f}", end="")
-    print("".join(f" {wait * 1000:7.2f}" for wait in (heard.p(99, coming=True), heard.p(99, coming=False), baseline.p(99))), end="")
-    print(f" {(heard.memory - before.memory) / 1024 / CONNECTIONS:9.0f}", flush=True)
+def show(name: str, observed: Observations, before: Observations, baseline: Observations) -> None:
+    failed = f"{len(observed.failures)}: {observed.failures[0]}" if observed.failures else "0"
+    stalled = "unknown" if observed.stalled is None else str(observed.stalled)
+    print(f"{name:16} {len(observed.answers):8} {stalled:>7} {failed:>6} {observed.p(50) * 1000:7.2f} {observed.p(99) * 1000:7.2f}", end="")
+    print(f" {before.p(99) * 1000:7.2f} {observed.p(99) / before.p(99):6.2f}", end="")
+    print("".join(f" {wait * 1000:7.2f}" for wait in (observed.p(99, coming=True), observed.p(99, coming=False), baseline.p(99))), end="")
+    print(f" {(observed.memory - before.memory) / 1024 / CONNECTIONS:9.0f}", flush=True)
 
 
 if __name__ == "__main__":

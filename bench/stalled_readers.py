@@ -35,12 +35,12 @@ async def measured(pid: int, port: int, upstream: EndlessUpstream, silent: type[
     await upstream.is_open("/large", 0)
     before = weight(pid)
     goal = upstream.started["/large"] + count
-    most = heaviest = 0
+    max_connections = heaviest = 0
 
     async def watch(seconds: float, *, for_all: bool) -> None:
-        nonlocal most, heaviest
+        nonlocal max_connections, heaviest
         for _ in range(int(seconds * 10)):
-            most, heaviest = max(most, upstream.open["/large"]), max(heaviest, weight(pid))
+            max_connections, heaviest = max(max_connections, upstream.open["/large"]), max(heaviest, weight(pid))
             if for_all and upstream.started["/large"] >= goal:
                 return
             await asyncio.sleep(0.1)
@@ -48,7 +48,7 @@ async def measured(pid: int, port: int, upstream: EndlessUpstream, silent: type[
     async with silent(port, HOST, "/large", count, claims):
         await watch(60, for_all=True)
         await watch(IDLE + GRACE, for_all=False)
-        return (heaviest - before) / count / 1024, most, upstream.open["/large"]
+        return (heaviest - before) / count / 1024, max_connections, upstream.open["/large"]
 
 
 async def main(count: int) -> int:

@@ -56,9 +56,9 @@ class Client(IdleClient):
         if not self.opened.done():
             self.opened.set_result(data.startswith(b"HTTP/1.1 200 "))
             return
-        whole = self.received // len(self.message)
+        complete = self.received // len(self.message)
         self.received += len(data)
-        if self.received // len(self.message) > whole:
+        if self.received // len(self.message) > complete:
             self.transport.write(self.message)
 
 
@@ -72,9 +72,9 @@ async def echoed(port: int, count: int, message: bytes, seconds: float, *, is_ba
     for client in clients:
         client.play(message)
     await asyncio.sleep(0.3)
-    begun, before = time.perf_counter(), sum(client.received for client in clients)
+    started, before = time.perf_counter(), sum(client.received for client in clients)
     await asyncio.sleep(seconds)
-    rate = (sum(client.received for client in clients) - before) / (time.perf_counter() - begun)
+    rate = (sum(client.received for client in clients) - before) / (time.perf_counter() - started)
     await disconnect(clients)
     return rate
 
@@ -120,8 +120,8 @@ def main() -> None:
         print(f"{'gate, TLS':34} {asyncio.run(idle_memory(tls_pid, tls_port, arguments.idle, tunnel, files.client_context())):8.1f}")
         for _ in range(arguments.runs):
             for title, count, message in (("64 bytes", 32, SMALL), ("256 KiB", 8, LARGE)):
-                for is_bare, at in ((True, bare), (False, port)):
-                    rate = asyncio.run(echoed(at, count, message, arguments.seconds, is_bare=is_bare))
+                for is_bare, target_port in ((True, bare), (False, port)):
+                    rate = asyncio.run(echoed(target_port, count, message, arguments.seconds, is_bare=is_bare))
                     rates.setdefault((title, is_bare), []).append(rate)
     report(rates)
 

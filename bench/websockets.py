@@ -54,9 +54,9 @@ async def echo_rate(port: int, cookie: str, count: int, seconds: float) -> float
         client.is_playing = True
         client.transport.write(PING)
     await asyncio.sleep(0.3)
-    begun, before = time.perf_counter(), sum(client.echoes for client in clients)
+    started, before = time.perf_counter(), sum(client.echoes for client in clients)
     await asyncio.sleep(seconds)
-    rate = (sum(client.echoes for client in clients) - before) / (time.perf_counter() - begun)
+    rate = (sum(client.echoes for client in clients) - before) / (time.perf_counter() - started)
     await disconnect(clients)
     return rate
 

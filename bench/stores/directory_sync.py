@@ -83,15 +83,15 @@ async def measure(options: Options) -> bool:
         written = broker._store._version - before - 1  # the line in the history
         facts = f"{run.users:,} users, {run.groups:,} groups, {run.requests} requests, {written:,} writes"
         print(f"{what} reading: {facts}; {run.error or 'good'}")
-        outcomes += [not run.error, tell(f"seconds of the {what} reading", run.duration_seconds, goal)]
-    outcomes.append(tell("writes of the second reading", written, 1))
-    outcomes.append(tell("MiB of this process, with the records", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 600))
+        outcomes += [not run.error, report(f"seconds of the {what} reading", run.duration_seconds, goal)]
+    outcomes.append(report("writes of the second reading", written, 1))
+    outcomes.append(report("MiB of this process, with the records", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 600))
     outcomes.append(await decisions(options, broker))
     await source.close()
     return all(outcomes)
 
 
-def tell(what: str, value: float, goal: float) -> bool:
+def report(what: str, value: float, goal: float) -> bool:
     print(f"{what}: {value:,.3g} (goal: under {goal:,.3g})", flush=True)
     return value < goal
 
@@ -117,7 +117,7 @@ async def decisions(options: Options, broker: MemoryStore) -> bool:
         took[name] = (time.perf_counter() - started) / DECISIONS * 1e6
         print(f"a decision {name}: {took[name]:.1f} microseconds")
     following.cancel()
-    return tell("a decision by group, in decisions by user", took["by group"] / took["by user"], 1.5)
+    return report("a decision by group, in decisions by user", took["by group"] / took["by user"], 1.5)
 
 
 async def serve() -> None:
@@ -155,7 +155,7 @@ def user(number: int) -> dict[str, object]:
 def group(number: int) -> dict[str, object]:
     """Return the members, so that each user u is in 20 groups: u, u + 500, u + 1000, ... modulo the number of groups."""
     step = GROUPS // EACH
-    members = [f"u{person:06}" for turn in range(EACH) for person in range((number - turn * step) % GROUPS, USERS, GROUPS)]
+    members = [f"u{user_number:06}" for turn in range(EACH) for user_number in range((number - turn * step) % GROUPS, USERS, GROUPS)]
     typed = [{"@odata.type": "#microsoft.graph.user", "id": member} for member in members]
     return {"id": f"g{number:05}", "displayName": f"Group {number}", "members@delta": typed}
 

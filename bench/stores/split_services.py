@@ -23,7 +23,7 @@ import yaml
 from authorize.policy.decision import Outcome
 from authorize.policy.policy_request import PolicyRequest
 from authorize.rpc.remote_authorizer import RemoteAuthorizer
-from bench.stores.store_operations import opened, tell
+from bench.stores.store_operations import opened, report
 from bench.support.harness import child, free_port
 from bench.support.process_stats import resident
 from config.options import Options
@@ -62,13 +62,13 @@ def main() -> None:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         redis = stack.enter_context(RedisServer(arguments.records or directory / "records", "--appendonly", "yes", patience=LOADING))
-        options = options_of(directory / "bench", {"services": "proxy", "policy": [ROUTE]})
+        options = build_options(directory / "bench", {"services": "proxy", "policy": [ROUTE]})
         asyncio.run(fill(redis.url, options, arguments.sessions))
         if not arguments.only_fill:
             sys.exit(not asyncio.run(measure(stack, directory, redis.url, arguments.sessions)))
 
 
-def options_of(directory: Path, settings: dict[str, Any]) -> Options:
+def build_options(directory: Path, settings: dict[str, Any]) -> Options:
     directory.mkdir()
     return make_options(
         directory, grpc_insecure=True, databroker_service_url="http://127.0.0.1:1", authorize_service_url="http://127.0.0.1:1", **settings
@@ -109,12 +109,12 @@ async def put_user(store: StoreBackend, number: int) -> None:
 
 
 async def put_session(store: StoreBackend | RemoteBroker, number: int) -> None:
-    now, person = time.time(), number % USERS
-    email = f"person-{person}@example.com"
+    now, user = time.time(), number % USERS
+    email = f"person-{user}@example.com"
     session = SessionRecord(
         id=f"s{number}",
-        user_id=f"oidc/{person}",
-        subject=str(person),
+        user_id=f"oidc/{user}",
+        subject=str(user),
         provider="oidc",
         issued_at=now,
         expires_at=now + YEAR,
@@ -122,7 +122,7 @@ async def put_session(store: StoreBackend | RemoteBroker, number: int) -> None:
         claims={
             "email": email,
             "email_verified": True,
-            "name": f"Person {person}",
+            "name": f"Person {user}",
             "iss": ISSUER,
             "amr": ["pwd", "otp"],
         },
@@ -142,7 +142,7 @@ class Services:
         self._stack = stack
         self._directory = directory
         self._ports = {name: free_port() for name in ("databroker", *map(str, range(AUTHORIZES)))}
-        self.options = options_of(directory / "client", {"services": "proxy", "policy": [ROUTE]})
+        self.options = build_options(directory / "client", {"services": "proxy", "policy": [ROUTE]})
         self._cookies = SessionCookies(self.options)
         self.broker = RemoteBroker(self._channel("databroker"))
         replica = Replica(self.broker)  # without a change stream here
@@ -192,20 +192,20 @@ async def measure(stack: ExitStack, directory: Path, redis_url: str, sessions: i
     mebibytes = await full(services, process, sessions)
     return all(
         [
-            tell(f"seconds from the start of an authorize to its first decision, {sessions:,} sessions", first, 3),
-            tell(f"seconds for a Sync of {CHANGES:,} changes", synced, 20),
-            tell(f"seconds until {AUTHORIZES} authorizes refuse a deleted session, p99 of {REVOCATIONS}", p99, 1),
-            tell("MiB of an authorize whose replica is full, at its highest", mebibytes, 400),
+            report(f"seconds from the start of an authorize to its first decision, {sessions:,} sessions", first, 3),
+            report(f"seconds for a Sync of {CHANGES:,} changes", synced, 20),
+            report(f"seconds until {AUTHORIZES} authorizes refuse a deleted session, p99 of {REVOCATIONS}", p99, 1),
+            report("MiB of an authorize whose replica is full, at its highest", mebibytes, 400),
         ]
     )
 
 
-async def until(ask: Callable[[], Awaitable[Any]]) -> None:
+async def until(check: Callable[[], Awaitable[Any]]) -> None:
     """Wait until the process responds."""
     async with asyncio.timeout(60):
         while True:
             try:
-                await ask()
+                await check()
             except BrokerError:
                 await asyncio.sleep(0.01)
             else:
@@ -215,7 +215,7 @@ async def until(ask: Callable[[], Awaitable[Any]]) -> None:
 async def start(services: Services, number: int, sessions: int) -> tuple[float, subprocess.Popen[str]]:
     """Return the seconds from the start of the process, including the client's search for the server."""
     cookie = services.cookie(sessions // 2)
-    began = time.perf_counter()
+    started = time.perf_counter()
     process = services.begin_authorize(number)
 
     async def decide() -> None:
@@ -223,7 +223,7 @@ async def start(services: Services, number: int, sessions: int) -> tuple[float, 
             raise SystemExit("the bench measures the wrong thing: a session is refused")
 
     await until(decide)
-    return time.perf_counter() - began, process
+    return time.perf_counter() - started, process
 
 
 async def sync(services: Services, redis_url: str) -> float:
@@ -237,13 +237,13 @@ async def sync(services: Services, redis_url: str) -> float:
         begin = told.version
     await each(range(CHANGES), lambda number: put_session(store, number))
     await store.close()
-    began, seen = time.perf_counter(), 0
+    started, seen = time.perf_counter(), 0
     async with aclosing(services.broker.changes(SyncPosition(begin, server_version))) as changes:
         async for _ in changes:
             seen += 1
             if seen == CHANGES:
                 break
-    return time.perf_counter() - began
+    return time.perf_counter() - started
 
 
 async def revocation(services: Services) -> float:
@@ -253,12 +253,12 @@ async def revocation(services: Services) -> float:
         for authorize in range(AUTHORIZES):
             if not await services.is_let_in(authorize, cookie):
                 raise SystemExit("the bench measures the wrong thing: a session is refused")
-        began = time.perf_counter()
+        started = time.perf_counter()
         await services.broker.delete(SESSION, f"s{number}")
         for authorize in range(AUTHORIZES):
             while await services.is_let_in(authorize, cookie):
                 pass
-        took.append(time.perf_counter() - began)
+        took.append(time.perf_counter() - started)
         await put_session(services.broker, number)
     took.sort()
     print(f"a deleted session is refused: median {took[len(took) // 2] * 1000:.1f} ms, worst {took[-1] * 1000:.1f} ms", flush=True)
@@ -267,13 +267,13 @@ async def revocation(services: Services) -> float:
 
 async def full(services: Services, process: subprocess.Popen[str], sessions: int) -> float:
     """Measure with more sessions than a replica holds, of users in ten groups each: three records per session."""
-    began, number = time.perf_counter(), min(sessions, MAX_SESSIONS + MAX_SESSIONS // 10)
+    started, number = time.perf_counter(), min(sessions, MAX_SESSIONS + MAX_SESSIONS // 10)
 
-    async def ask(session: int) -> None:
+    async def renew(session: int) -> None:
         await services.is_let_in(0, services.cookie(session))
 
-    await each(range(number), ask)
-    print(f"{number:,} sessions seen for the first time: {number / (time.perf_counter() - began):,.0f} decisions a second", flush=True)
+    await each(range(number), renew)
+    print(f"{number:,} sessions seen for the first time: {number / (time.perf_counter() - started):,.0f} decisions a second", flush=True)
     return resident(process.pid, "VmHWM") / 2**20
 
 

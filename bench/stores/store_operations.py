@@ -42,17 +42,17 @@ SESSION_DATA = {
 def main() -> None:
     pin(0)
     with tempfile.TemporaryDirectory() as directory, RedisServer(Path(directory), "--appendonly", "yes") as server:
-        is_good = asyncio.run(measure(server.url, os.urandom(32)))
-    sys.exit(not is_good)
+        is_passed = asyncio.run(measure(server.url, os.urandom(32)))
+    sys.exit(not is_passed)
 
 
 async def measure(url: str, secret: bytes) -> bool:
     return all([*await write_and_read(url, secret), *await replica(url, secret), await revocation(url, secret)])
 
 
-def tell(what: str, value: float, goal: float, *, at_least: bool = False) -> bool:
-    print(f"{what}: {value:,.3g} (goal: {'at least' if at_least else 'under'} {goal:,.3g})", flush=True)
-    return value >= goal if at_least else value < goal
+def report(what: str, value: float, goal: float, *, is_minimum: bool = False) -> bool:
+    print(f"{what}: {value:,.3g} (goal: {'at least' if is_minimum else 'under'} {goal:,.3g})", flush=True)
+    return value >= goal if is_minimum else value < goal
 
 
 def opened(url: str, secret: bytes) -> SealedStore:
@@ -75,8 +75,8 @@ async def write_and_read(url: str, secret: bytes) -> list[bool]:
     read = time.perf_counter() - started
     await store.close()
     return [
-        tell("sessions written a second", CHANGES / written, 2000, at_least=True),
-        tell(f"seconds to read {CHANGES:,} changes", read, 20),
+        report("sessions written a second", CHANGES / written, 2000, is_minimum=True),
+        report(f"seconds to read {CHANGES:,} changes", read, 20),
     ]
 
 
@@ -112,8 +112,8 @@ async def replica(url: str, secret: bytes) -> list[bool]:
     await asyncio.wait({task})
     await store.close()
     return [
-        tell("microseconds to read a session from the replica", took[0], 5),
-        tell("microseconds to learn there whether it is still the same", took[1], 5),
+        report("microseconds to read a session from the replica", took[0], 5),
+        report("microseconds to learn there whether it is still the same", took[1], 5),
     ]
 
 
@@ -125,13 +125,13 @@ async def revocation(url: str, secret: bytes) -> bool:
     for number in range(REVOCATIONS):
         id = f"revoked-{number}"
         await writer.put(SESSION, id, SESSION_DATA)
-        heard = [asyncio.Event() for _ in copies]
-        for (copy, _), event in zip(copies, heard, strict=True):
+        received = [asyncio.Event() for _ in copies]
+        for (copy, _), event in zip(copies, received, strict=True):
             await copy.get(SESSION, id)
             copy._callbacks[:] = [lambda change, event=event, id=id: event.set() if change.id == id and change.record is None else None]
         started = time.perf_counter()
         await writer.delete(SESSION, id)
-        await asyncio.gather(*(event.wait() for event in heard))
+        await asyncio.gather(*(event.wait() for event in received))
         took.append(time.perf_counter() - started)
     for _, task in copies:
         task.cancel()
@@ -140,7 +140,7 @@ async def revocation(url: str, secret: bytes) -> bool:
         await store.close()
     took.sort()
     print(f"revocation reaches {PROCESSES} replicas: median {took[len(took) // 2] * 1000:.1f} ms, worst {took[-1] * 1000:.1f} ms")
-    return tell("seconds at p99", took[int(len(took) * 0.99)], 1)
+    return report("seconds at p99", took[int(len(took) * 0.99)], 1)
 
 
 if __name__ == "__main__":

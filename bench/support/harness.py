@@ -124,8 +124,8 @@ def pin(core: int | tuple[int, ...]) -> None:
 
 def cores_for(core: int | tuple[int, ...]) -> set[int]:
     cores = sorted(os.sched_getaffinity(0))
-    wanted = core if isinstance(core, tuple) else (core,)
-    return {cores[each] for each in wanted if each < len(cores)} or set(cores)
+    requested = core if isinstance(core, tuple) else (core,)
+    return {cores[each] for each in requested if each < len(cores)} or set(cores)
 
 
 def free_port() -> int:

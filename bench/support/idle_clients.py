@@ -32,8 +32,8 @@ Client = TypeVar("Client", bound=IdleClient)
 
 def allow_many_files() -> None:
     """Raise the descriptor limit, because each client uses two in the proxy, and the default limit is 1,024."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
 
 async def connect(port: int, count: int, make: Callable[[], Client], tls: ssl.SSLContext | None = None) -> list[Client]:

@@ -55,7 +55,7 @@ class CoreTime:
     all: float
 
     @classmethod
-    def of(cls, cores: Collection[int]) -> "CoreTime":
+    def sample(cls, cores: Collection[int]) -> "CoreTime":
         return cls.read(Path("/proc/stat").read_text(), cores)
 
     @classmethod
@@ -69,7 +69,7 @@ class CoreTime:
             busy, everything = busy + used, everything + used + idle + waiting
         return cls(busy / _TICKS, everything / _TICKS)
 
-    def background_load(self, earlier: "CoreTime", ours: float) -> float:
+    def background_load(self, earlier: "CoreTime", measured_load: float) -> float:
         """Return the share (0 to 1) that other processes used; `ours` is the CPU time of the measured ones."""
         elapsed = self.all - earlier.all
-        return max(0.0, self.busy - earlier.busy - ours) / elapsed if elapsed else 0.0
+        return max(0.0, self.busy - earlier.busy - measured_load) / elapsed if elapsed else 0.0

@@ -106,11 +106,11 @@ class Peer:
     needs_url: bool = False  # and does not derive it from its listening address
     core: tuple[int, ...] = (0,)
 
-    def found(self, told: dict[str, str | None]) -> str | None:
+    def found(self, paths: dict[str, str | None]) -> str | None:
         if not self.program:
             return sys.executable
         search_path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", ""), "/usr/sbin"])
-        return shutil.which(told.get(self.program) or self.program, path=search_path)
+        return shutil.which(paths.get(self.program) or self.program, path=search_path)
 
     def candidate(self, stack: ExitStack, stage: Stage, program: str) -> Candidate:
         process, port = self.start(stack, stage, program)
@@ -122,19 +122,19 @@ class Peer:
 
 def run(stack: ExitStack, command: Sequence[str], home: Path, core: tuple[int, ...] = (0,), **environment: str) -> subprocess.Popen[str]:
     """Start it with its output in a file of its home."""
-    said = stack.enter_context((home / "output").open("w"))
-    return stack.enter_context(child(list(command), core=core, environment=environment, stdout=said, stderr=said))
+    output = stack.enter_context((home / "output").open("w"))
+    return stack.enter_context(child(list(command), core=core, environment=environment, stdout=output, stderr=output))
 
 
 def start_gate(
     stack: ExitStack, stage: Stage, program: str, *, name: str, core: tuple[int, ...] = (0,), settings: dict[str, Any]
 ) -> Started:
     port, home = free_port(), stage.home(name)
-    own: dict[str, Any] = {**gate_settings(home, port, stage.provider, stage.upstream), "proxy_log_level": "warn", **settings}
+    settings_of_gate: dict[str, Any] = {**gate_settings(home, port, stage.provider, stage.upstream), "proxy_log_level": "warn", **settings}
     if stage.is_tls:
-        own |= {"certificate_file": str(stage.certificates.certificate), "certificate_key_file": str(stage.certificates.key)}
-        del own["insecure_server"]
-    (home / "config.yaml").write_text(yaml.safe_dump(own))
+        settings_of_gate |= {"certificate_file": str(stage.certificates.certificate), "certificate_key_file": str(stage.certificates.key)}
+        del settings_of_gate["insecure_server"]
+    (home / "config.yaml").write_text(yaml.safe_dump(settings_of_gate))
     command = [sys.executable, "manage.py", "rungate", "-config", str(home / "config.yaml")]
     path = os.pathsep.join([str(Path(program).parent), os.environ.get("PATH", "")])
     return run(stack, command, home, core, PATH=path), port
@@ -148,10 +148,10 @@ def gate(name: str, *, envoy: bool = False, core: tuple[int, ...] = (0,), **sett
 
 def start_forwarder(stack: ExitStack, stage: Stage, program: str) -> Started:
     port = free_port()
-    at = f"tcp:{port}:interface=127.0.0.1"
+    listen_on = f"tcp:{port}:interface=127.0.0.1"
     if stage.is_tls:
-        at = f"ssl:{port}:privateKey={stage.certificates.key}:certKey={stage.certificates.certificate}:interface=127.0.0.1"
-    command = [program, "-m", "daphne", "-v0", "-e", at, "bench.support.bare_forwarder:application"]
+        listen_on = f"ssl:{port}:privateKey={stage.certificates.key}:certKey={stage.certificates.certificate}:interface=127.0.0.1"
+    command = [program, "-m", "daphne", "-v0", "-e", listen_on, "bench.support.bare_forwarder:application"]
     return run(stack, command, stage.home("forwarder"), BARE_UPSTREAM=stage.upstream), port
 
 

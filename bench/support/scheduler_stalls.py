@@ -47,8 +47,8 @@ def watched() -> Iterator[StallMonitor]:
     finally:
         for watcher in watchers:
             watcher.terminate()
-            said, _ = watcher.communicate()
-            stalls.periods += [(float(since), float(until)) for since, _, until in (line.partition(" ") for line in said.splitlines())]
+            output, _ = watcher.communicate()
+            stalls.periods += [(float(since), float(until)) for since, _, until in (line.partition(" ") for line in output.splitlines())]
 
 
 def watch(core: int) -> None:

@@ -71,11 +71,11 @@ class Figure:
     """Median of several samples, with their spread."""
 
     median: float
-    least: float
-    most: float
+    minimum: float
+    maximum: float
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> "Figure":
+    def from_values(cls, values: Iterable[float]) -> "Figure":
         found = list(values)
         return cls(statistics.median(found), min(found), max(found))
 
@@ -91,15 +91,15 @@ def valid_samples(samples: Sequence[Sample]) -> tuple[list[Sample], bool]:
 def take_sample(process: int, shared_processes: Collection[int], cores: Collection[int], arguments: Sequence[str], seconds: int) -> Sample:
     """Load `process` for `seconds`; `arguments` are wrk's, ending with the URL. `shared_processes` include the upstream."""
 
-    def ours() -> float:
+    def measured_load() -> float:
         return sum(map(cpu_seconds, shared_processes)) + _ended_children()
 
-    before, machine, others = cpu_seconds(process), CoreTime.of(cores), ours()
+    before, machine, others = cpu_seconds(process), CoreTime.sample(cores), measured_load()
     started = time.monotonic()
     report = wrk(arguments, seconds)
     elapsed = time.monotonic() - started
     used = cpu_seconds(process) - before
-    share = CoreTime.of(cores).background_load(machine, used + ours() - others)
+    share = CoreTime.sample(cores).background_load(machine, used + measured_load() - others)
     mebibytes = report.transfer * elapsed
     each_request, each_mebibyte = used / max(1, report.requests), used / max(mebibytes, 1e-9)
     return Sample(report.rate, report.p50, report.p99, each_request * 1e6, report.transfer, each_mebibyte * 1e6, share)

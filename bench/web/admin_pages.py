@@ -109,13 +109,13 @@ def pages() -> Iterator[float]:
     modules: Any = (session_admin, group_admin, service_account_admin, authorize.admin, authenticate.admin, user_admin)
     site = AdminPages(*(each.register for each in modules), broker=MemoryStore(), options=options)
     site.get(SESSIONS)  # templates are cached
-    for words, page, query in PAGES:
+    for description, page, query in PAGES:
         started, processor = time.perf_counter(), time.process_time()
         response = site.get(page, **query)
         took, processor = time.perf_counter() - started, time.process_time() - processor
         if response.status_code != 200:
             raise SystemExit(f"the bench measures the wrong thing: {page} {query} is answered with {response.status_code}")
-        print(f"  {1e3 * took:6.0f} ms  {1e3 * processor:6.0f} ms  {words}")
+        print(f"  {1e3 * took:6.0f} ms  {1e3 * processor:6.0f} ms  {description}")
         yield took
 
 
@@ -124,14 +124,14 @@ def filling() -> None:
     from databroker.models import Session, User
 
     store = asyncio.run(filled_store())
-    for words, erase in (("into empty tables", True), ("over full ones, after a restart", False)):
+    for description, erase in (("into empty tables", True), ("over full ones, after a restart", False)):
         if erase:
             Session.rows.all().delete()
             User.rows.all().delete()
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         took = asyncio.run(loaded(store))
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-        print(f"  {took:6.1f} s   {USERS:,} sessions and people {words}; {max(grown, 0):.0f} MiB more memory")
+        print(f"  {took:6.1f} s   {USERS:,} sessions and people {description}; {max(grown, 0):.0f} MiB more memory")
 
 
 async def filled_store() -> Any:

@@ -40,8 +40,8 @@ POLICIES: tuple[dict[str, Any], ...] = (
 
 
 def route(number: int) -> dict[str, Any]:
-    shown = {"description": f"What team {number} works with", "category": f"Department {number % 20}"}
-    return {"from": f"https://app-{number}.example.com", "to": "http://127.0.0.1:9", **POLICIES[number % len(POLICIES)], **shown}
+    portal_settings = {"description": f"What team {number} works with", "category": f"Department {number % 20}"}
+    return {"from": f"https://app-{number}.example.com", "to": "http://127.0.0.1:9", **POLICIES[number % len(POLICIES)], **portal_settings}
 
 
 class Turns:
@@ -84,12 +84,12 @@ async def measured(directory: Path) -> tuple[list[float], list[float], list[floa
     return walls[WARM_UP:], processors[WARM_UP:], turns.took, len(page.text)
 
 
-def told(name: str, seconds: Sequence[float]) -> tuple[float, float]:
+def report(name: str, seconds: Sequence[float]) -> tuple[float, float]:
     """Return (p99, maximum) in milliseconds."""
     found = sorted(1e3 * each for each in seconds)
-    middle, most, longest = found[len(found) // 2], found[len(found) * 99 // 100], found[-1]
-    print(f"{name:36}{middle:8.1f}{most:12.1f}{longest:10.1f}")
-    return most, longest
+    middle, percentile, slowest = found[len(found) // 2], found[len(found) * 99 // 100], found[-1]
+    print(f"{name:36}{middle:8.1f}{percentile:12.1f}{slowest:10.1f}")
+    return percentile, slowest
 
 
 def main() -> int:
@@ -103,9 +103,9 @@ def main() -> int:
     with pages, tempfile.TemporaryDirectory() as directory:
         walls, processors, turns, size = asyncio.run(measured(Path(directory)))
     print(f"{'milliseconds':36}{'median':>8}{'99 of 100':>12}{'longest':>10}")
-    told("a page of 1,000, the wall", walls)
-    page, _ = told("a page of 1,000, the processor", processors)
-    _, turn = told("a turn of the loop, the processor", turns)
+    report("a page of 1,000, the wall", walls)
+    page, _ = report("a page of 1,000, the processor", processors)
+    _, turn = report("a turn of the loop, the processor", turns)
     print(f"the page has {size / 1e3:.0f} kB")
     print(f"goals: {GOAL_SIZE / 1e3:.0f} kB, {GOAL_PAGE:.0f} ms for 99 of 100 pages, {GOAL_TURN:.0f} ms for every turn")
     return int(page > GOAL_PAGE or turn > GOAL_TURN or size > GOAL_SIZE)

@@ -88,7 +88,7 @@ class Authority:
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def is_still_good(pem: bytes, names: Sequence[str], authority: Authority, now: datetime) -> bool:
+def is_still_valid(pem: bytes, names: Sequence[str], authority: Authority, now: datetime) -> bool:
     """Whether this server certificate is the authority's, covers every name, and lasts a while longer."""
     certificate = x509.load_pem_x509_certificate(pem)
     covered = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName)

@@ -12,7 +12,7 @@ from aiohttp import WSMsgType, web
 from examples.demo.assertion import Verdict
 
 REMEMBERED = 50
-LONGEST = 500  # characters of one message
+MAX_CHARACTERS = 500  # characters of one message
 PING_EVERY = 30.0  # seconds
 
 
@@ -20,45 +20,45 @@ PING_EVERY = 30.0  # seconds
 class Room:
     """`said` is what newcomers see of what was said before."""
 
-    people: dict[web.WebSocketResponse, dict[str, str]] = field(default_factory=dict)
-    said: collections.deque[dict[str, Any]] = field(default_factory=lambda: collections.deque(maxlen=REMEMBERED))
+    users: dict[web.WebSocketResponse, dict[str, str]] = field(default_factory=dict)
+    messages: collections.deque[dict[str, Any]] = field(default_factory=lambda: collections.deque(maxlen=REMEMBERED))
 
     async def visit(self, request: web.Request, verdict: Verdict) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(heartbeat=PING_EVERY, max_msg_size=16 * 1024)
         await socket.prepare(request)
-        self.people[socket] = person_in(verdict)
+        self.users[socket] = parse_user(verdict)
         try:
-            await socket.send_json({"type": "welcome", "you": self.people[socket], "said": list(self.said)})
-            await self._tell_who_is_here()
+            await socket.send_json({"type": "welcome", "you": self.users[socket], "said": list(self.messages)})
+            await self._send_presence()
             async for message in socket:
                 if message.type is WSMsgType.TEXT:
-                    await self._say(self.people[socket], message.data)
+                    await self._post(self.users[socket], message.data)
         finally:
-            del self.people[socket]
-            await self._tell_who_is_here()
+            del self.users[socket]
+            await self._send_presence()
         return socket
 
     async def close(self) -> None:
-        for socket in list(self.people):
+        for socket in list(self.users):
             await socket.close(code=1001)
 
-    async def _say(self, person: dict[str, str], text: str) -> None:
-        if text := text.strip()[:LONGEST]:
-            entry = {"type": "message", "person": person, "text": text, "at": int(time.time())}
-            self.said.append(entry)
-            await self._tell(entry)
+    async def _post(self, user: dict[str, str], text: str) -> None:
+        if text := text.strip()[:MAX_CHARACTERS]:
+            entry = {"type": "message", "person": user, "text": text, "at": int(time.time())}
+            self.messages.append(entry)
+            await self._broadcast(entry)
 
-    async def _tell_who_is_here(self) -> None:
-        here = {person["email"]: person for person in self.people.values()}
-        await self._tell({"type": "here", "people": sorted(here.values(), key=lambda person: person["name"])})
+    async def _send_presence(self) -> None:
+        here = {user["email"]: user for user in self.users.values()}
+        await self._broadcast({"type": "here", "people": sorted(here.values(), key=lambda user: user["name"])})
 
-    async def _tell(self, entry: dict[str, Any]) -> None:
+    async def _broadcast(self, entry: dict[str, Any]) -> None:
         text = json.dumps(entry)
-        for socket in list(self.people):
+        for socket in list(self.users):
             with contextlib.suppress(ConnectionError):
                 await socket.send_str(text)
 
 
-def person_in(verdict: Verdict) -> dict[str, str]:
+def parse_user(verdict: Verdict) -> dict[str, str]:
     email = str(verdict.claims.get("email") or verdict.claims.get("sub") or "somebody")
     return {"name": str(verdict.claims.get("name") or email.partition("@")[0].capitalize()), "email": email}

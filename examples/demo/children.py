@@ -13,7 +13,7 @@ from typing import Any
 
 STOP_TIMEOUT = 10.0
 # Everything else stays out: gate reads its settings from the environment, too, and a stray ADDRESS there would win over the file.
-KEPT_VARIABLES = (
+INHERITED_VARIABLES = (
     *("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "SSL_CERT_FILE", "LD_LIBRARY_PATH"),
     "METRICS_ADDRESS",  # where the health check of an image asks
 )
@@ -47,7 +47,7 @@ class Child:
             process = await asyncio.create_subprocess_exec(
                 *command,
                 cwd=folder,
-                env={key: environ[key] for key in KEPT_VARIABLES if key in environ} | {"PYTHONUNBUFFERED": "1", **more},
+                env={key: environ[key] for key in INHERITED_VARIABLES if key in environ} | {"PYTHONUNBUFFERED": "1", **more},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE if announces else log,
                 stderr=log,

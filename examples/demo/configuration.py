@@ -10,8 +10,8 @@ from pathlib import Path
 import yaml
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from examples.demo.certificates import Authority, is_still_good, private_key_pem, write_private
-from examples.demo.people import ALICE, AUTHENTICATE_HOST, ECHO, ECHO_AUTHORITY, HOSTS, PEOPLE, SITES
+from examples.demo.certificates import Authority, is_still_valid, private_key_pem, write_private
+from examples.demo.people import ALICE, AUTHENTICATE_HOST, ECHO, ECHO_AUTHORITY, HOSTS, SITES, USERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,13 @@ class Folder:
 
     def secret(self, name: str) -> str:
         """32 random bytes in base64, made at the first run."""
-        return self._kept(f"{name}.secret", lambda: base64.b64encode(secrets.token_bytes(32))).decode()
+        return self._load_or_create(f"{name}.secret", lambda: base64.b64encode(secrets.token_bytes(32))).decode()
 
     def signing_key(self) -> str:
-        pem = self._kept("signing-key.pem", lambda: private_key_pem(ec.generate_private_key(ec.SECP256R1())))
+        pem = self._load_or_create("signing-key.pem", lambda: private_key_pem(ec.generate_private_key(ec.SECP256R1())))
         return base64.b64encode(pem).decode()
 
-    def _kept(self, name: str, make) -> bytes:
+    def _load_or_create(self, name: str, make) -> bytes:
         file = self.path / name
         if not file.exists():
             write_private(file, make())
@@ -94,7 +94,7 @@ class Folder:
             write_private(self.ca_file, authority.certificate_pem)
         authority = Authority.load(self.ca_file, ca_key_file)
         pair = (self.certificate_file, self.key_file)
-        if not all(file.exists() for file in pair) or not is_still_good(self.certificate_file.read_bytes(), HOSTS, authority, now):
+        if not all(file.exists() for file in pair) or not is_still_valid(self.certificate_file.read_bytes(), HOSTS, authority, now):
             issued = authority.issue(*HOSTS, now=now)
             write_private(self.key_file, issued.key_pem)
             write_private(self.certificate_file, issued.certificate_pem + authority.certificate_pem)
@@ -131,8 +131,8 @@ def write_config(folder: Folder, ports: Ports, upstream_ports: Mapping[str, int]
 
 def _write_directory(folder: Folder) -> Path:
     """Users and groups as a company's directory would have them; gate notices when the file changes."""
-    users = [{"id": person.sub, "email": person.email, "name": person.full_name, "groups": list(person.groups)} for person in PEOPLE]
-    names = sorted({group for person in PEOPLE for group in person.groups})
+    users = [{"id": user.sub, "email": user.email, "name": user.full_name, "groups": list(user.groups)} for user in USERS]
+    names = sorted({group for user in USERS for group in user.groups})
     groups = [{"id": name, "name": f"{name.capitalize()} team"} for name in names]
     path = folder.path / "directory.yaml"
     write_private(path, yaml.safe_dump({"users": users, "groups": groups}, sort_keys=False).encode())
@@ -140,8 +140,8 @@ def _write_directory(folder: Folder) -> Path:
 
 
 def _route(site, ports: Ports, upstream_port: int) -> dict[str, object]:
-    shown = {"title": site.title, "description": f"{site.about[:1].upper()}{site.about[1:]}", "icon": site.icon}
-    route = {"from": ports.url(site.host, ""), "to": f"http://127.0.0.1:{upstream_port}", **site.access, **shown}
+    portal_settings = {"title": site.title, "description": f"{site.about[:1].upper()}{site.about[1:]}", "icon": site.icon}
+    route = {"from": ports.url(site.host, ""), "to": f"http://127.0.0.1:{upstream_port}", **site.access, **portal_settings}
     return {**route, "pass_identity_headers": True} if site.passes_identity else route
 
 

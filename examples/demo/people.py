@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class DemoUser:
     sub: str
     full_name: str
     groups: tuple[str, ...]
@@ -31,10 +31,10 @@ class Person:
         return json.dumps(self.claims())
 
 
-ALICE = Person("alice", "Alice Archer", ("engineering",), "Engineering")
-BOB = Person("bob", "Bob Baker", ("sales",), "Sales")
-CAROL = Person("carol", "Carol Cook", (), "Facilities")
-PEOPLE = (ALICE, BOB, CAROL)
+ALICE = DemoUser("alice", "Alice Archer", ("engineering",), "Engineering")
+BOB = DemoUser("bob", "Bob Baker", ("sales",), "Sales")
+CAROL = DemoUser("carol", "Carol Cook", (), "Facilities")
+USERS = (ALICE, BOB, CAROL)
 
 AUTHENTICATE_HOST = "authenticate.localhost"
 
@@ -47,7 +47,7 @@ class Site:
     title: str
     about: str
     access: dict[str, Any]
-    visitors: tuple[Person, ...] | None
+    visitors: tuple[DemoUser, ...] | None
     icon: str
     passes_identity: bool = False
 
@@ -55,12 +55,12 @@ class Site:
     def host(self) -> str:
         return f"{self.name}.localhost"
 
-    def who(self) -> str:
+    def describe_visitors(self) -> str:
         if self.visitors is None:
             return "everyone"
-        if self.visitors == PEOPLE:
+        if self.visitors == USERS:
             return "any signed-in user"
-        names = ", ".join(person.sub for person in self.visitors)
+        names = ", ".join(user.sub for user in self.visitors)
         groups = " or ".join(self.access.get("allowed_groups", ()))
         return f"group {groups} ({names})" if groups else f"only {names}"
 
@@ -71,7 +71,7 @@ SITES = (
         "Hello",
         "the identity that an application receives",
         {"allow_any_authenticated_user": True},
-        PEOPLE,
+        USERS,
         "home",
         passes_identity=True,
     ),

@@ -18,7 +18,7 @@ import oidc_provider_mock
 import uvicorn
 from authlib.oidc.core.grants import code as id_tokens
 
-from examples.demo.people import PEOPLE
+from examples.demo.people import USERS
 
 TEMPLATES = Path(__file__).parent / "provider_templates"
 
@@ -29,14 +29,14 @@ def main() -> None:
     parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--person", action="append", type=json.loads, help="a person's claims as JSON, with `sub`; may be repeated")
     arguments = parser.parse_args()
-    people = arguments.person or [person.claims() for person in PEOPLE]
+    users = arguments.person or [user.claims() for user in USERS]
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO)
     os.environ["AUTHLIB_INSECURE_TRANSPORT"] = "1"  # plain HTTP, which is what a loopback provider speaks
     # Bound here and not by uvicorn, so that the line below is printed by the process that has the port.
     listening = socket.create_server((arguments.address, arguments.port))
     print(json.dumps({"port": listening.getsockname()[1]}), flush=True)
-    server = uvicorn.Server(uvicorn.Config(provider_app(people), interface="wsgi", log_config=None, timeout_graceful_shutdown=1))
+    server = uvicorn.Server(uvicorn.Config(provider_app(users), interface="wsgi", log_config=None, timeout_graceful_shutdown=1))
     server.run(sockets=[listening])
 
 
@@ -53,7 +53,7 @@ id_tokens.import_any_key = lambda jwk: _key(json.dumps(jwk))
 
 
 def provider_app(people: list[dict[str, Any]]):
-    users = [oidc_provider_mock.User(sub=person["sub"], claims={k: v for k, v in person.items() if k != "sub"}) for person in people]
+    users = [oidc_provider_mock.User(sub=user["sub"], claims={k: v for k, v in user.items() if k != "sub"}) for user in people]
     app = oidc_provider_mock.app(user_claims=users)
     # The application's templates win over the package's own, whose page fetches its style from the internet.
     app.jinja_loader = jinja2.FileSystemLoader(TEMPLATES)

@@ -13,7 +13,7 @@ import httpx
 from examples.demo import loopback
 from examples.demo.children import Child, DemoError, require_free_port
 from examples.demo.configuration import Folder, Ports, write_config
-from examples.demo.people import ALICE, AUTHENTICATE_HOST, ECHO_AUTHORITY, HOSTS, PEOPLE, SITES
+from examples.demo.people import ALICE, AUTHENTICATE_HOST, ECHO_AUTHORITY, HOSTS, SITES, USERS
 
 ROOT = Path(__file__).parents[2]
 READY_TIMEOUT = 90.0
@@ -31,7 +31,7 @@ async def _until_stopped(ports: Ports, folder_path: Path, environ: Mapping[str, 
     def stop() -> None:
         # Only the first one counts: an impatient second Ctrl-C must not leave children behind.
         if not demo.cancelling():
-            say("\nStopping ...")
+            print_line("\nStopping ...")
             demo.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -43,7 +43,7 @@ async def _until_stopped(ports: Ports, folder_path: Path, environ: Mapping[str, 
         print(f"demo: {error}", file=sys.stderr, flush=True)
         return 1
     except asyncio.CancelledError:
-        say("Stopped.")
+        print_line("Stopped.")
     return 0
 
 
@@ -59,16 +59,16 @@ class Demo:
     async def run(self) -> None:
         require_free_port(self.ports.gate, "gate", "PORT")
         require_free_port(self.ports.provider, "the development provider", "IDP_PORT")
-        say("Starting the development provider and the sample applications ...")
+        print_line("Starting the development provider and the sample applications ...")
         await self._start("provider", sys.executable, *self._provider(), announces=True)
         issuer = AUTHENTICATE_HOST + self.ports.suffix
         options = ("--issuer", issuer, "--ca", str(self.folder.ca_file))
         upstreams = await self._start("upstreams", sys.executable, "-m", "examples.demo.upstreams", *options, announces=True)
-        say("Starting gate ...")
+        print_line("Starting gate ...")
         config_file = write_config(self.folder, self.ports, upstreams)
         await self._start("gate", sys.executable, *self._gate(config_file), GATE_CONFIG=str(config_file))
         await self._or_the_end_of_a_child(self._everything_answers())
-        say(introduction(self.ports, self.folder))
+        print_line(introduction(self.ports, self.folder))
         await self._or_the_end_of_a_child(asyncio.Event().wait())
 
     def _provider(self) -> tuple[str, ...]:
@@ -120,27 +120,27 @@ async def _answers(client: httpx.AsyncClient, url: str, status: int) -> None:
         await asyncio.sleep(0.05)
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     print(text, flush=True)
 
 
 def introduction(ports: Ports, folder: Folder) -> str:
     ca = folder.ca_file
-    own = ports.url(AUTHENTICATE_HOST, "/.gate/")
-    pages = {ports.url(site.host): f"{site.about}: {site.who()}" for site in SITES}
+    account_url = ports.url(AUTHENTICATE_HOST, "/.gate/")
+    pages = {ports.url(site.host): f"{site.about}: {site.describe_visitors()}" for site in SITES}
     pages |= {
-        own: "your applications and account, sign-out",
-        f"{own}admin/": f"sessions, users, routes, explanations of decisions: only {ALICE.sub}",
+        account_url: "your applications and account, sign-out",
+        f"{account_url}admin/": f"sessions, users, routes, explanations of decisions: only {ALICE.sub}",
     }
     width = max(map(len, pages))
-    people = [f"  {person.sub:<7}{person.email:<20}{_groups(person):<19}can open {_sees(person)}" for person in PEOPLE]
+    user_lines = [f"  {user.sub:<7}{user.email:<20}{_groups(user):<19}can open {_sees(user)}" for user in USERS]
     lines = [
         "",
         "Sites",
         *(f"  {url:<{width}}  {about}" for url, about in pages.items()),
         "",
         "Users (choose one at sign-in; there are no passwords)",
-        *people,
+        *user_lines,
         "",
         f"TCP route {ECHO_AUTHORITY} (echoes what you send; any signed-in user). In another terminal:",
         f"  {_gate()} tunnel {ECHO_AUTHORITY} --listen 127.0.0.1:7777 {_where(ports, ca)}",
@@ -168,12 +168,12 @@ def _gate() -> str:
     return "gate" if Path(sys.argv[0]).name == "gate" else ".venv/bin/python manage.py"
 
 
-def _groups(person) -> str:
-    return "group " + ", ".join(person.groups) if person.groups else "no group"
+def _groups(user) -> str:
+    return "group " + ", ".join(user.groups) if user.groups else "no group"
 
 
-def _sees(person) -> str:
-    return ", ".join(site.name for site in SITES if site.visitors is None or person in site.visitors)
+def _sees(user) -> str:
+    return ", ".join(site.name for site in SITES if site.visitors is None or user in site.visitors)
 
 
 def _where(ports: Ports, ca: Path) -> str:

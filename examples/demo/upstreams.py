@@ -23,7 +23,7 @@ from examples.demo.people import ECHO, SITES, Site
 
 TEMPLATES = Path(__file__).parent / "templates"
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
-LARGEST_DOWNLOAD = 10 * 2**30
+MAX_DOWNLOAD_BYTES = 10 * 2**30
 BLOCK = bytes(range(256)) * 256
 PING = "/upstream-ping"
 VERDICT = web.RequestKey("verdict", Verdict)
@@ -53,7 +53,7 @@ class Application:
         self._templates.filters["clock"] = lambda seconds: time.strftime("%d %B %Y, %H:%M:%S UTC", time.gmtime(seconds))
 
     @web.middleware
-    async def judge(self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
+    async def authorize(self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
         """An application that relies on gate serves nothing that did not come through gate; `hello` is there to explain, so it does."""
         verdict = request[VERDICT] = await self.verifier.verify(request.headers.get(HEADER, ""), self.site.host + self.base)
         relies_on_gate = self.site.passes_identity and self.site.name != "hello"
@@ -73,7 +73,7 @@ class Application:
             base=self.base,
             request=request,
             verdict=request[VERDICT],
-            headers=shown_headers(request),
+            headers=displayed_headers(request),
             meanings=CLAIM_MEANINGS,
         )
         return web.Response(text=html, content_type="text/html", status=status, headers={"Cache-Control": "no-store"})
@@ -90,10 +90,10 @@ class Application:
         )
 
 
-def shown_headers(request: web.Request) -> list[tuple[str, str]]:
+def displayed_headers(request: web.Request) -> list[tuple[str, str]]:
     """gate's own first, then the others as they came."""
-    shown = [(name, "(not shown on a page)" if name.lower() in SECRETS else value) for name, value in request.headers.items()]
-    return sorted(shown, key=lambda pair: not pair[0].lower().startswith("x-gate-"))
+    displayed = [(name, "(not shown on a page)" if name.lower() in SECRETS else value) for name, value in request.headers.items()]
+    return sorted(displayed, key=lambda pair: not pair[0].lower().startswith("x-gate-"))
 
 
 async def download(request: web.Request) -> web.StreamResponse:
@@ -112,8 +112,8 @@ async def download(request: web.Request) -> web.StreamResponse:
     await response.prepare(request)
     if request.method == "HEAD":
         return response
-    whole, rest = divmod(size, len(BLOCK))
-    for _ in range(whole):
+    complete, rest = divmod(size, len(BLOCK))
+    for _ in range(complete):
         await response.write(BLOCK)
     await response.write(BLOCK[:rest])
     return response
@@ -134,7 +134,7 @@ def parsed_size(text: str) -> int:
     if match is None or match[2].upper() not in UNITS:
         raise ValueError(f"size is a number with one of {', '.join(filter(None, UNITS))} or none, not {text[:40]!r}")
     size = int(match[1]) * UNITS[match[2].upper()]
-    if size > LARGEST_DOWNLOAD:
+    if size > MAX_DOWNLOAD_BYTES:
         raise ValueError("size is at most 10GiB")
     return size
 
@@ -157,7 +157,7 @@ def web_application(site: Site, issuer: str, ca_file: Path) -> web.Application:
         routes += [("GET", "/download", download), ("*", "/upload", upload), ("GET", "/files.js", script)]
     if site.name == "chat":
         routes += [("GET", "/talk", application.talk), ("GET", "/chat.js", script)]
-    web_app = web.Application(middlewares=[application.judge])
+    web_app = web.Application(middlewares=[application.authorize])
     for method, path, handler in (*routes, ("*", "/{rest:.*}", application.page)):
         web_app.router.add_route(method, path, handler)
     web_app.on_shutdown.append(lambda _: application.room.close())
@@ -165,7 +165,7 @@ def web_application(site: Site, issuer: str, ca_file: Path) -> web.Application:
     return web_app
 
 
-async def say_back(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def echo_back(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Upstream of the TCP route: echoes what it receives."""
     with contextlib.suppress(OSError):
         while data := await reader.read(UNITS["KIB"] * 64):
@@ -187,7 +187,7 @@ async def serve(issuer: str, ca_file: Path) -> None:
             stack.push_async_callback(runner.cleanup)
             await web.TCPSite(runner, "127.0.0.1", 0).start()
             ports[site.name] = runner.addresses[0][1]
-        echo = await asyncio.start_server(say_back, "127.0.0.1", 0)
+        echo = await asyncio.start_server(echo_back, "127.0.0.1", 0)
         stack.callback(echo.close)
         ports[ECHO] = echo.sockets[0].getsockname()[1]
         print(json.dumps(ports), flush=True)

@@ -16,14 +16,14 @@ import struct
 from collections.abc import Iterator
 
 BEGIN, END, PARAMS, STDIN, STDOUT = 1, 3, 4, 5, 6
-MOST_PARAMS = 1 << 18
+MAX_PARAMS_BYTES = 1 << 18
 TIMEOUT = 10.0
 
 # Headers for the application; an empty variable removes the client's header.
 COPIED = ("x-gate-jwt-assertion", "x-gate-claim-email", "x-gate-claim-groups", "cookie", "authorization")
 
 # Of the client's headers gate sees all but these: they belong to the connection, or are the front proxy's to say.
-NOT_ASKED = re.compile(
+ANSWERED_WITHOUT_GATE = re.compile(
     "host|content-.*|transfer-encoding|connection|keep-alive|proxy.*|upgrade|te|trailer|expect|accept-encoding"
     "|x-original-(url|uri|method)|x-forwarded-(for|host|method|port|prefix|proto|server|uri)|x-real-ip|forwarded"
 )
@@ -36,7 +36,7 @@ class Authorizer(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         request_id, params = self._request()
-        answer = self._ask(dict(params))
+        answer = self._request_decision(dict(params))
         for start in range(0, len(answer), 32768):
             self._write(STDOUT, request_id, answer[start : start + 32768])
         self._write(STDOUT, request_id, b"")
@@ -52,7 +52,7 @@ class Authorizer(socketserver.StreamRequestHandler):
                 data += content
                 if not content:
                     return request_id, pairs(data)
-            if version != 1 or kind not in (BEGIN, PARAMS) or len(data) > MOST_PARAMS:
+            if version != 1 or kind not in (BEGIN, PARAMS) or len(data) > MAX_PARAMS_BYTES:
                 raise ConnectionError("this is no request of an authorizer")
 
     def _exactly(self, length: int) -> bytes:
@@ -64,12 +64,12 @@ class Authorizer(socketserver.StreamRequestHandler):
     def _write(self, kind: int, request_id: int, content: bytes) -> None:
         self.wfile.write(struct.pack(">BBHHBx", 1, kind, request_id, len(content), 0) + content)
 
-    def _ask(self, params: dict[str, str]) -> bytes:
+    def _request_decision(self, params: dict[str, str]) -> bytes:
         options = self.server.options
         headers = {"Host": options.forward_auth_host}
         for name, value in params.items():
             header = name.removeprefix("HTTP_").replace("_", "-").lower()
-            if name.startswith("HTTP_") and not NOT_ASKED.fullmatch(header):
+            if name.startswith("HTTP_") and not ANSWERED_WITHOUT_GATE.fullmatch(header):
                 headers[header] = value
         # As the client wrote it; Apache's own idea of the path is another one.
         # Of several slashes at its beginning Apache forwards one.
@@ -79,12 +79,12 @@ class Authorizer(socketserver.StreamRequestHandler):
         connection = http.client.HTTPConnection(options.gate, timeout=TIMEOUT)
         try:
             connection.request("GET", "/", headers=headers)
-            return told(connection.getresponse())
+            return render_response(connection.getresponse())
         finally:
             connection.close()
 
 
-def told(response: http.client.HTTPResponse) -> bytes:
+def render_response(response: http.client.HTTPResponse) -> bytes:
     """Return the response for Apache, in the form of a CGI program."""
     if 200 <= response.status < 300:
         lines = [
@@ -93,25 +93,25 @@ def told(response: http.client.HTTPResponse) -> bytes:
             *(f"Variable-GATE_{name.upper().replace('-', '_')}: {response.getheader(name, '')}" for name in COPIED),
         ]
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
-    kept = [f"{name}: {value}" for name, value in response.getheaders() if name.lower() not in NOT_PASSED_ON]
-    return "\r\n".join([f"Status: {response.status} {response.reason}", *kept, "", ""]).encode("latin-1") + response.read()
+    header_lines = [f"{name}: {value}" for name, value in response.getheaders() if name.lower() not in NOT_PASSED_ON]
+    return "\r\n".join([f"Status: {response.status} {response.reason}", *header_lines, "", ""]).encode("latin-1") + response.read()
 
 
 def pairs(data: bytes) -> Iterator[tuple[str, str]]:
     """FastCGI 1.0, 3.4: lengths of one byte, or of four with the highest bit set."""
-    at = 0
+    offset = 0
 
     def length() -> int:
-        nonlocal at
-        size = 4 if data[at] & 0x80 else 1
-        value = int.from_bytes(data[at : at + size], "big") & (0x7FFFFFFF if size == 4 else 0x7F)
-        at += size
+        nonlocal offset
+        size = 4 if data[offset] & 0x80 else 1
+        value = int.from_bytes(data[offset : offset + size], "big") & (0x7FFFFFFF if size == 4 else 0x7F)
+        offset += size
         return value
 
-    while at < len(data):
+    while offset < len(data):
         name, value = length(), length()
-        yield data[at : at + name].decode("latin-1"), data[at + name : at + name + value].decode("latin-1")
-        at += name + value
+        yield data[offset : offset + name].decode("latin-1"), data[offset + name : offset + name + value].decode("latin-1")
+        offset += name + value
 
 
 class AuthorizerServer(socketserver.ThreadingTCPServer):

@@ -12,7 +12,7 @@ from cryptography import x509
 
 from authorize.policy.reasons import Reason
 from examples.demo.configuration import Ports
-from examples.demo.people import ALICE, AUTHENTICATE_HOST, BOB, Person
+from examples.demo.people import ALICE, AUTHENTICATE_HOST, BOB, DemoUser
 from tests.support.browser import Browser, headless_browser
 from tests.support.certs import spki_hash
 from tests.support.children import clean_environment, free_port
@@ -209,7 +209,7 @@ def send(browser: Browser, text: str) -> None:
     browser.click("#say button")
 
 
-def names_of(*people: Person) -> list[str]:
+def names_of(*people: DemoUser) -> list[str]:
     return [user.full_name for user in people]
 
 

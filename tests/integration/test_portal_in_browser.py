@@ -8,7 +8,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from examples.demo.people import Person
+from examples.demo.people import DemoUser
 from tests.support.accessibility_checks import SCHEMES, errors, look, overflow, violations
 from tests.support.browser import Browser, headless_browser
 from tests.support.children import wait_until
@@ -19,7 +19,7 @@ from tests.support.upstream import SampleUpstream
 LONG = "A name of sixty characters, as somebody will surely give it"
 WIDTHS = (390, 768, 1440)
 GROUPS = tuple(f"a-group-with-a-rather-long-name-number-{number:03}" for number in range(199))
-DORA = Person("dora", "Dora with a name of sixty characters, as somebody has it ...", (*GROUPS, "\u202eevil</i>"), "Operations")
+DORA = DemoUser("dora", "Dora with a name of sixty characters, as somebody has it ...", (*GROUPS, "\u202eevil</i>"), "Operations")
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><rect width="8" height="8" rx="2" fill="#c33"/></svg>'
 APPS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("wiki.localhost", {"title": "Team wiki", "description": "Minutes, plans and how-tos", "icon": "book", "category": "Engineering"}),

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from examples.demo.people import Person
+from examples.demo.people import DemoUser
 from tests.support.accessibility_checks import overflow, violations
 from tests.support.browser import Browser, headless_browser
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.upstream import SampleUpstream
 
-NADIA = Person("nadia", "ناديا ذات الاسم الطويل جدا الذي لا ينتهي أبدا في هذه الصفحة", ("هندسة", "sales"), "عمليات")
+NADIA = DemoUser("nadia", "ناديا ذات الاسم الطويل جدا الذي لا ينتهي أبدا في هذه الصفحة", ("هندسة", "sales"), "عمليات")
 WIKI, WAGES = "wiki.localhost", "wages.localhost"
 REQUESTING = {"access_requests": {"approvers": [{"email": "boss@example.com"}], "reason": "required"}}
 PLACES = {

@@ -7,20 +7,20 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
-from examples.demo.people import PEOPLE, Person
+from examples.demo.people import USERS, DemoUser
 from tests.support import fork_server
 
 
 class DevelopmentProvider:
     """`with DevelopmentProvider() as provider:` listens on a free loopback port, as `provider.url`."""
 
-    def __init__(self, people: Iterable[Person] = PEOPLE):
-        arguments = [part for user in people for part in ("--person", user.to_argument())]
+    def __init__(self, users: Iterable[DemoUser] = USERS):
+        arguments = [part for user in users for part in ("--person", user.to_argument())]
         self.child = fork_server.python("-m", "examples.demo.provider", "0", *arguments)
         announcement = json.loads(self.child.wait_for_line('"port"'))
         self.url = f"http://localhost:{announcement['port']}"
 
-    def change(self, user: Person) -> None:
+    def change(self, user: DemoUser) -> None:
         """Change the claims of a user."""
         claims = {name: value for name, value in user.claims().items() if name != "sub"}
         httpx.put(f"{self.url}/users/{user.sub}", json=claims, trust_env=False).raise_for_status()

@@ -10,7 +10,7 @@ def row(name: str, *, rate: float = 100.0, microseconds: float = 300.0, others: 
     candidate = Candidate(name, process=1, port=1, scheme="http", cores=frozenset({0, 1}))
     candidate.samples += [replace(one, rate=rate - 10), one, replace(one, rate=rate + 20)]
     candidate.downloads += [one] * downloads
-    return Row.of(candidate, memory=64.0)
+    return Row.from_candidate(candidate, memory=64.0)
 
 
 def test_the_table_has_medians_their_spread_and_ratios_to_both_baselines() -> None:

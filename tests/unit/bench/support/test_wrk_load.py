@@ -54,4 +54,4 @@ def test_quietest_runs_substitute_and_are_marked_where_too_few_are_quiet() -> No
 
 
 def test_a_figure_is_the_median_with_its_spread() -> None:
-    assert Figure.of([5.0, 1.0, 3.0]) == Figure(3.0, 1.0, 5.0)
+    assert Figure.from_values([5.0, 1.0, 3.0]) == Figure(3.0, 1.0, 5.0)

@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from examples.demo.certificates import Authority, is_still_good, private_key_pem, write_private
+from examples.demo.certificates import Authority, is_still_valid, private_key_pem, write_private
 from examples.demo.people import HOSTS
 
 NOW = datetime.now(UTC)
@@ -63,10 +63,10 @@ def test_strict_verifier_accepts_the_chain(authority: Authority) -> None:
 def test_a_certificate_is_renewed_for_a_new_name_another_authority_or_its_end(authority: Authority) -> None:
     other = Authority.create("other", permitted=("localhost",), now=NOW)
     issued = authority.issue("a.localhost", now=NOW).certificate_pem
-    assert is_still_good(issued, ["a.localhost"], authority, NOW)
-    assert not is_still_good(issued, ["a.localhost", "b.localhost"], authority, NOW)
-    assert not is_still_good(issued, ["a.localhost"], other, NOW)
-    assert not is_still_good(issued, ["a.localhost"], authority, NOW + timedelta(days=370))
+    assert is_still_valid(issued, ["a.localhost"], authority, NOW)
+    assert not is_still_valid(issued, ["a.localhost", "b.localhost"], authority, NOW)
+    assert not is_still_valid(issued, ["a.localhost"], other, NOW)
+    assert not is_still_valid(issued, ["a.localhost"], authority, NOW + timedelta(days=370))
 
 
 def test_a_key_of_another_authority_is_refused_at_load(authority: Authority, tmp_path: Path) -> None:

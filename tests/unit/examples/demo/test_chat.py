@@ -7,7 +7,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from examples.demo.assertion import Verdict
-from examples.demo.chat import LONGEST, Room, person_in
+from examples.demo.chat import MAX_CHARACTERS, Room, parse_user
 
 
 @contextlib.asynccontextmanager
@@ -61,8 +61,8 @@ async def test_a_message_is_cut_and_an_empty_one_is_none() -> None:
     async with room_client() as client, client.ws_connect("/alice") as alice:
         await alice.send_str("   ")
         await alice.send_str("x" * 1000)
-        assert (await next_of(alice, "message"))["text"] == "x" * LONGEST
+        assert (await next_of(alice, "message"))["text"] == "x" * MAX_CHARACTERS
 
 
 def test_without_a_name_the_address_serves() -> None:
-    assert person_in(Verdict({"email": "dora@example.com", "sub": "1"})) == {"name": "Dora", "email": "dora@example.com"}
+    assert parse_user(Verdict({"email": "dora@example.com", "sub": "1"})) == {"name": "Dora", "email": "dora@example.com"}

@@ -17,7 +17,7 @@ from examples.demo.people import ALICE, BOB, CAROL, SITES
 )
 def test_each_site_declares_its_policy(name: str, visitors: object, text: str) -> None:
     site = next(site for site in SITES if site.name == name)
-    assert (site.visitors, site.who()) == (visitors, text)
+    assert (site.visitors, site.describe_visitors()) == (visitors, text)
 
 
 def test_provider_returns_each_user_s_groups() -> None:

@@ -3,7 +3,7 @@
 import http.client
 import io
 
-from examples.forward_auth.apache_authorizer import COPIED, NOT_ASKED, pairs, told
+from examples.forward_auth.apache_authorizer import ANSWERED_WITHOUT_GATE, COPIED, pairs, render_response
 
 
 class _Socket(io.BytesIO):
@@ -24,7 +24,7 @@ def test_parameters_of_any_length_are_read() -> None:
 
 
 def test_a_permission_names_every_header_even_an_absent_one() -> None:
-    lines = told(response(b"HTTP/1.1 200 OK", b"X-Gate-Claim-Email: ann@example.com", b"Cookie: ")).decode().split("\r\n")
+    lines = render_response(response(b"HTTP/1.1 200 OK", b"X-Gate-Claim-Email: ann@example.com", b"Cookie: ")).decode().split("\r\n")
     assert lines[:2] == ["Status: 200 OK", "Variable-GATE_PERMITS: 1"]
     assert "Variable-GATE_X_GATE_CLAIM_EMAIL: ann@example.com" in lines
     assert "Variable-GATE_X_GATE_CLAIM_GROUPS: " in lines
@@ -35,12 +35,12 @@ def test_a_refusal_goes_on_as_it_is_and_sets_no_variable() -> None:
     answer = response(
         b"HTTP/1.1 302 Found", b"Location: https://a.example/", b"Set-Cookie: a=1", b"Set-Cookie: b=2", b"Connection: close", body=b"x"
     )
-    assert told(answer) == b"Status: 302 Found\r\nLocation: https://a.example/\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n\r\nx"
-    assert b"Variable-" not in told(response(b"HTTP/1.1 403 Forbidden"))
+    assert render_response(answer) == b"Status: 302 Found\r\nLocation: https://a.example/\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n\r\nx"
+    assert b"Variable-" not in render_response(response(b"HTTP/1.1 403 Forbidden"))
 
 
 def test_the_clients_own_word_about_the_url_is_not_passed_to_gate() -> None:
     for name in ("x-original-url", "x-forwarded-uri", "x-forwarded-method", "host", "connection", "x-forwarded-for"):
-        assert NOT_ASKED.fullmatch(name)
+        assert ANSWERED_WITHOUT_GATE.fullmatch(name)
     for name in ("cookie", "origin", "x-gate-claim-email", "sec-websocket-key", "accept"):
-        assert not NOT_ASKED.fullmatch(name)
+        assert not ANSWERED_WITHOUT_GATE.fullmatch(name)
