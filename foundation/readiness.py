@@ -60,8 +60,8 @@ class ReadinessReport:
         return "\n".join(["ready" if self.is_ready else "not ready", *map(str, self.components), ""])
 
     def as_json(self) -> str:
-        parts = {part.name: {"state": part.state, "reason": part.reason} for part in self.components}
-        return json.dumps({"ready": self.is_ready, "parts": parts}) + "\n"
+        components = {each.name: {"state": each.state, "reason": each.reason} for each in self.components}
+        return json.dumps({"ready": self.is_ready, "components": components}) + "\n"
 
 
 def format_utc(seconds: float) -> str:

@@ -68,7 +68,7 @@ class AccessWebhook:
             self._sender.cancel()
             await asyncio.wait({self._sender})
             if self._queue:
-                log.warning("access webhook stopped with undelivered events", number=len(self._queue))
+                log.warning("access webhook stopped with undelivered events", count=len(self._queue))
 
     def enqueue(self, event: AccessEvent) -> None:
         """Queue an event without waiting.  A full queue drops another event."""
@@ -77,7 +77,7 @@ class AccessWebhook:
         if len(self._queue) >= MAX_QUEUE:
             dropped = self._drop_candidate()
             self._queue.remove(dropped)
-            log.warning("access webhook queue full, event dropped", about=dropped.event, user_id=dropped.user_id)
+            log.warning("access webhook queue full, event dropped", webhook_event=dropped.event, user_id=dropped.user_id)
         self._queue.append(event)
         self._has_events.set()
 
@@ -121,7 +121,7 @@ class AccessWebhook:
                 requested = retry_after(response.headers.get("retry-after", ""), self._clock())
                 delay = min(max(delay, requested or 0.0), MAX_BACKOFF)
             await asyncio.sleep(delay)
-        log.error("access webhook delivery failed", about=event.event, user_id=event.user_id, reason=reason)
+        log.error("access webhook delivery failed", webhook_event=event.event, user_id=event.user_id, reason=reason)
 
     async def _post(self, client: httpx.AsyncClient, url: SecretText, body: bytes, secret: SecretText) -> httpx.Response:
         signature = sign(secret.reveal().encode(), body, int(self._clock()))

@@ -86,5 +86,5 @@ class DirectoryFileWatcher:
         else:
             self._health.mark_up()
             found = {"users": len(snapshot.users), "groups": len(snapshot.groups)}
-            log.info("directory sync completed", provider=self._provider.id, **found, put=len(changes.put), deleted=len(changes.delete))
+            log.info("directory sync completed", provider=self._provider.id, **found, written=len(changes.put), deleted=len(changes.delete))
         self._last_stamp = stamp

@@ -114,7 +114,7 @@ def report(run: DirectoryRunRecord, provider: str) -> None:
     """Write the log line and the metrics of a sync of this provider's directory."""
     metrics.directory_requests.labels(provider).inc(run.requests)
     metrics.directory_sync_duration.labels(provider, "error" if run.error else "success").observe(run.duration_seconds)
-    fields = {"provider": provider, "source": run.source, "seconds": run.duration_seconds}
+    fields = {"provider": provider, "source": run.source, "duration_seconds": run.duration_seconds}
     if run.error:
         log.error("directory sync failed", **fields, reason=run.error)
         return

@@ -206,7 +206,7 @@ class GateBackend(_InstanceSettings, OIDCAuthenticationBackend):
         if missing.required:
             raise ScopesNotGranted(missing.required, requested, granted)
         if missing.other:
-            log.warning("provider granted fewer scopes", missing=list(missing.other), given=granted[:MAX_LOGGED_SCOPE])
+            log.warning("provider granted fewer scopes", missing=list(missing.other), granted=granted[:MAX_LOGGED_SCOPE])
 
     async def get_token(self, payload: dict[str, str]) -> Tokens:
         try:

@@ -39,7 +39,7 @@ class ProviderLogout:
         self._clock = clock
         self._others = OtherSessionRefresh(broker, clock)
         self._marks: deque[float] = deque()
-        self._full = BoundedLog("front-channel logout not noted")
+        self._full = BoundedLog("front-channel logout not recorded")
 
     async def stop(self) -> None:
         await self._others.stop()

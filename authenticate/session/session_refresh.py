@@ -35,7 +35,7 @@ LEASE_SECONDS = 60.0
 WRITE_RETRY_TIMEOUT = 15.0  # seconds; together with the rest well within the lease
 INITIAL_BACKOFF = 0.1
 # Why a refresh ended a session: the provider rejected the grant, its response is invalid, or it was unavailable for too long.
-REFUSED, INVALID, UNREACHABLE = "refused", "wrong", "unreachable"
+REFUSED, INVALID, UNREACHABLE = "refused", "invalid", "unreachable"
 # Session fields that a token refresh and a reload of claims replace.
 _TOKEN_FIELDS = ("access_token", "refresh_token", "access_token_expires_at", "tokens_received_at", "unverified_id_token")
 _CLAIM_FIELDS = ("claims", "userinfo_claims", "id_token", "unverified_id_token")

@@ -98,7 +98,9 @@ async def _grant_consent(
     # Recorded first, so that every authorized client is on the user's sessions page.
     client = ProgrammaticClient(route.host_port, urlsplit(consent_request.redirect_uri).netloc, service.clock())
     await programmatic_clients.record_client(service.broker, session, client)
-    log.info("program allowed", user_id=session.user_id, session_id=session.id, host=route.host_port, request_id=gate.request_id)
+    log.info(
+        "client application authorized", user_id=session.user_id, session_id=session.id, host=route.host_port, request_id=gate.request_id
+    )
     response = responses.redirect(service.redirects.programmatic_location(session, route, consent_request.redirect_uri))
     response.status_code = 303
     return response

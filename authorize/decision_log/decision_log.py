@@ -177,7 +177,7 @@ class DecisionLog:
         except Exception as error:  # any error, because later batches must still be written
             metrics.decisions_dropped.inc(len(batch))
             trace = None if isinstance(error, BrokerError) else error
-            log.warning("decision log write failed", number=len(batch), reason=str(error), exc_info=trace)
+            log.warning("decision log write failed", count=len(batch), reason=str(error), exc_info=trace)
 
 
 OnSeen = Callable[[str, float, str], None]

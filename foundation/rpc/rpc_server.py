@@ -80,7 +80,7 @@ class BoundedReader:
             async with asyncio.timeout(READ_TIMEOUT), turns, self._turns:
                 return await context.read()
         except TimeoutError:
-            self._late.emit(client=address)
+            self._late.emit(client_address=address)
         await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the message did not arrive in time")
         raise AssertionError("abort raises")
 

@@ -43,7 +43,7 @@ def report_exhaustion(affected: str) -> None:
     if now - _logged_at.get(affected, -LOG_INTERVAL) >= LOG_INTERVAL:
         _logged_at[affected] = now
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        log.error("out of file descriptors", limit=limit, **{"for": affected})
+        log.error("out of file descriptors", limit=limit, affected=affected)
 
 
 def raise_limit() -> None:

@@ -148,5 +148,5 @@ class BoundedLog:
 
     def _log_suppressed(self) -> None:
         if self._suppressed:
-            getattr(log, self._level)(SUPPRESSED, of=self._event, lines=self._suppressed)
+            getattr(log, self._level)(SUPPRESSED, suppressed_event=self._event, lines=self._suppressed)
             self._suppressed = 0

@@ -58,14 +58,14 @@ clock_skew = _gauge("gate_clock_skew_seconds", "Difference between this machine'
 fd_exhausted = _counter(
     "gate_fd_exhausted",
     "Times the process was short of file descriptors: `clients` (new connections wait) or `upstreams` (requests get 503).",
-    ["for"],
+    ["affected"],
 )
 unreadable_records = _counter("gate_unreadable_records", "Stored records ignored because they could not be decrypted or parsed.", ["type"])
 
 sign_ins_rejected = _counter("gate_sign_ins_rejected", "Sign-ins rejected because too many were waiting for the identity provider.")
 session_refresh_failures = _counter(
     "gate_session_refresh_failures",
-    "Sessions ended by a failed refresh: the provider refused it (`refused`), sent an invalid response (`wrong`) or none (`unreachable`).",
+    "Sessions ended by a failed refresh: the provider refused it (`refused`), sent an invalid one (`invalid`) or none (`unreachable`).",
     ["reason"],
 )
 

@@ -84,7 +84,7 @@ class Reload:
             if isinstance(pending, Awaitable):
                 await pending
         except Exception as error:  # every error is caught, so that the other steps run
-            log.exception("configuration reload incomplete", part=part)
+            log.exception("configuration reload incomplete", component=part)
             self.lags(part, f"{type(error).__name__}: {error}")
 
     def lags(self, part: str, reason: str) -> None:

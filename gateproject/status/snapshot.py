@@ -81,7 +81,7 @@ def read(address: str, page: Page, clock: Callable[[], float] = time.monotonic) 
         )
     try:
         report = json.loads(text)
-        parts = tuple(ComponentStatus(name, ReadinessState(part["state"]), part["reason"]) for name, part in report["parts"].items())
+        parts = tuple(ComponentStatus(name, ReadinessState(part["state"]), part["reason"]) for name, part in report["components"].items())
         status, text = page(address, "/metrics")
         samples = _samples(text) if status == 200 else {}
     except (ValueError, KeyError, TypeError, AttributeError):

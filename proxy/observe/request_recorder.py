@@ -54,7 +54,7 @@ class RequestContext:
             fields |= decision_fields(check.decision)
             fields |= identity_fields(check.identity)
             if check.token_error:
-                fields["refused_token"] = check.token_error
+                fields["token_error"] = check.token_error
             fields["decision_ms"] = round((self.decision_seconds or 0.0) * 1000, 3)
             if decision.sources is not None:
                 fields["data_version"] = decision.sources.version
@@ -69,7 +69,7 @@ class RequestContext:
 
 def identity_fields(identity: Identity | None) -> dict[str, object]:
     """Return the account, and the linked user if accounts are linked."""
-    linked = {"person": identity.linked_id} if identity is not None and identity.linked_id else {}
+    linked = {"linked_user_id": identity.linked_id} if identity is not None and identity.linked_id else {}
     return {"user_id": identity.user_id if identity is not None else "", **linked}
 
 
@@ -145,7 +145,7 @@ def _request_fields(incoming: IncomingRequest, status: int | None) -> dict[str, 
     request = incoming.request
     return {
         "request_id": incoming.request_id,
-        "client": incoming.client_address,
+        "client_address": incoming.client_address,
         "method": request.method,
         "host": request.host_port,
         "path": request.path,

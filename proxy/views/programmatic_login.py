@@ -65,7 +65,7 @@ async def deliver_token(request: HttpRequest, tokens: list[str]) -> HttpResponse
         session_id=session.id,
         user_id=session.user_id,
         host=host_port,
-        program=redirect_uri.partition("?")[0],
+        client_application=redirect_uri.partition("?")[0],
         request_id=gate.incoming.request_id,
     )
     return redirect(append_token(redirect_uri, client_token))

@@ -174,7 +174,7 @@ async def test_each_request_has_one_line_in_the_log(gate: RunningGate) -> None:
     alice = await session(gate)
     identifier = incoming(ask(gate, "/for-the-log?secret=1", cookie=alice))["x-request-id"][0]
     line = logged(gate, lambda entry: entry["request_id"] == identifier)
-    assert (line["status"], line["path"], line["client"], line["outcome"]) == (200, "/for-the-log", "127.0.0.1", "allowed")
+    assert (line["status"], line["path"], line["client_address"], line["outcome"]) == (200, "/for-the-log", "127.0.0.1", "allowed")
     assert len([entry for entry in gate.log if entry.get("event") == "request" and entry["path"] == "/for-the-log"]) == 1
 
 

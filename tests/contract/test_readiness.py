@@ -51,7 +51,7 @@ class Stage:
         def is_there() -> bool:
             answer = self.requested()
             received = answer.json()
-            found = received["parts"].get(part, {"state": "absent", "reason": ""})
+            found = received["components"].get(part, {"state": "absent", "reason": ""})
             assert (answer.status_code, answer.json()["ready"]) in ((200, True), (503, False))
             return (answer.status_code, found["state"], reason in found["reason"]) == (status, state, True)
 
@@ -103,9 +103,9 @@ def stage(
 def test_healthy_gate_is_ready_in_text_and_json(stage: Stage) -> None:
     stage.comes_to(200, "provider", "ok")
     received = stage.requested().json()
-    assert {part["state"] for part in received["parts"].values()} == {"ok"}
+    assert {part["state"] for part in received["components"].values()} == {"ok"}
     expected = {"config", "certificates", "data broker", "provider", "directory", *({"envoy"} & {stage.plane})}
-    assert received["parts"].keys() == expected
+    assert received["components"].keys() == expected
     assert stage.requested("", Accept="application/json").json()["ready"] is True
     text = stage.requested("")
     assert text.headers["content-type"] == "text/plain; charset=utf-8"
@@ -159,7 +159,7 @@ def test_unavailable_provider_degrades_readiness(stage: Stage) -> None:
 
 def test_without_a_live_envoy_it_is_not_ready(stage: Stage) -> None:
     if stage.plane != "envoy":
-        assert "envoy" not in stage.requested().json()["parts"]
+        assert "envoy" not in stage.requested().json()["components"]
         return
     for child in children_of(stage.gate.child.process.pid):
         if "envoy/_bin" in command_of(child) or command_of(child).split("\0")[0].endswith("/envoy"):

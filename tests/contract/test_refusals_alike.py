@@ -163,10 +163,10 @@ def test_the_operator_finds_why_a_token_was_refused(stage: Stage) -> None:
         path = f"{refused.path}why-{number}"
         stage.ask(path, *KINDS["script"], refused.line)
         line = stage.gate.wait_for_event("request", lambda entry, path=path: entry["path"] == path)
-        assert refused.reason in line.get("refused_token", ""), (name, line)
-        assert bool(refused.reason) == ("refused_token" in line), (name, line)
+        assert refused.reason in line.get("token_error", ""), (name, line)
+        assert bool(refused.reason) == ("token_error" in line), (name, line)
         if refused.reason:
-            explained.append((line["request_id"], line["refused_token"]))
+            explained.append((line["request_id"], line["token_error"]))
     displayed_secrets = [refused.line.split(" ")[-1] for refused in stage.refusals.values() if refused.line]
     assert not [displayed for displayed in displayed_secrets if displayed in stage.gate.child.output]
     request_id, reason = explained[len(explained) // 2]

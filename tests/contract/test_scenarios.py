@@ -119,7 +119,7 @@ async def test_denied_user_sees_reason_through_front_proxy(front: AnyFront, upst
 
         child.wait_for(lambda: bool(lines()), "the line of the refusal")
         (line,) = lines()
-        assert (line["user_id"], line["outcome"], line["client"]) == ("oidc/bob", "forbidden", "127.0.0.1")
+        assert (line["user_id"], line["outcome"], line["client_address"]) == ("oidc/bob", "forbidden", "127.0.0.1")
         assert line["request_id"] in page.text
 
 

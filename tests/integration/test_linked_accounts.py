@@ -66,7 +66,7 @@ async def test_linked_accounts_share_identity_but_not_claims(
             page = await signed_in(gate, clients[id], id, providers[id])
             assert received(page) == {"user": LINKED_ALICE, "email": "alice@example.com", "groups": groups}
             line = gate.wait_for_event("request", lambda line, account=f"{id}/alice": line.get("user_id") == account)
-            assert line["person"] == LINKED_ALICE
+            assert line["linked_user_id"] == LINKED_ALICE
             assert (await follow(clients[id], await clients[id].get(gate.url(WAGES), headers=HTML))).status_code == 403
         granted = command(
             gate.config_file, "create", "--user", "alice@example.com", "--route", "wages", "--for", "1h", "--reason", "a test"

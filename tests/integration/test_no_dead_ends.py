@@ -132,5 +132,5 @@ def test_what_can_not_be_read_is_answered_with_a_next_step_and_logged(gate: Runn
     assert status != 426 or b"proxy_http_version 1.1" in answer.body
     request_id = answer.header("x-request-id")
     line = gate.wait_for_event("request rejected by listener", lambda line: line["request_id"] == request_id)
-    assert (line["client"], line["status"]) == ("127.0.0.1", status)
+    assert (line["client_address"], line["status"]) == ("127.0.0.1", status)
     assert line["reason"]

@@ -77,7 +77,7 @@ async def test_invalid_id_token_at_refresh_ends_session(gate: RunningGate, idp: 
 
         await eventually(is_out)
         ended = gate.wait_for_event("session ended")
-        assert (ended["kind"], "another issuer" in ended["reason"]) == ("wrong", True)
+        assert (ended["kind"], "another issuer" in ended["reason"]) == ("invalid", True)
         assert idp.refreshed == before + 1
 
 

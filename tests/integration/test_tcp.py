@@ -359,7 +359,7 @@ def test_alongside_pages_identity_headers_of_clients_are_removed(alongside_pages
     with alongside_pages.connect() as client:
         assert client.open(f"{OPEN}:{ECHO_PORT}", *pretended, "x-envoy-external-address: 6.6.6.6") == 200
         assert client.send(b"12345").exactly(5) == b"12345"
-    assert alongside_pages.logged(host=f"{OPEN}:{ECHO_PORT}", bytes_received=5)["client"] == "127.0.0.1"
+    assert alongside_pages.logged(host=f"{OPEN}:{ECHO_PORT}", bytes_received=5)["client_address"] == "127.0.0.1"
 
 
 def test_daphne_command_tunnels(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ class Command(ConfiguredCommand):
         rotate.add_argument("--expires", metavar="TIME", help="new lifetime from now (default: unchanged)")
         revoke = actions.add_parser("revoke", help="revoke an account permanently")
         revoke.add_argument("name", help="name of the account")
-        revoke.add_argument("--made", action="store_true", help="also revoke the accounts that it created through the API, recursively")
+        revoke.add_argument("--created", action="store_true", help="also revoke the accounts that it created through the API, recursively")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         options = configured()
@@ -91,12 +91,12 @@ class Command(ConfiguredCommand):
             self._end(options, name)
         except NoSuchAccount:
             # The account may be revoked already, while accounts that it created remain.
-            if not arguments["made"] or not _creator_names(options, name):
+            if not arguments["created"] or not _creator_names(options, name):
                 raise
         made = _creator_names(options, name)
-        if not arguments["made"]:
+        if not arguments["created"]:
             for each in made:
-                self.stderr.write(f"{each}, created by {name}, is no longer valid. Remove it with: revoke {name} --made")
+                self.stderr.write(f"{each}, created by {name}, is no longer valid. Remove it with: revoke {name} --created")
             return
         while made:  # those that are not revoked yet may create more
             for each in made:

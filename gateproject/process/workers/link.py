@@ -76,7 +76,7 @@ class WorkerConnection:
 
     def kill(self) -> None:
         """Kill an unresponsive worker, which the supervisor restarts."""
-        log.error("worker unresponsive", ended=self.number, process_id=self.process_id)
+        log.error("worker unresponsive", worker_number=self.number, process_id=self.process_id)
         with suppress(ProcessLookupError):
             os.kill(self.process_id, signal.SIGKILL)
 

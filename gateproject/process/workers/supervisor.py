@@ -149,7 +149,7 @@ class Supervisor:
         self._deaths[number] += 1
         self._due[number] = time.monotonic() + pause
         with suppress(BlockingIOError):
-            os.write(self._news_writer, json.dumps({"ended": number, **how(status), "again_in": pause}).encode() + b"\n")
+            os.write(self._news_writer, json.dumps({"worker_number": number, **how(status), "restart_seconds": pause}).encode() + b"\n")
 
     def _forked(self, number: int) -> WorkerProcess | None:
         """Return the worker in the forked process."""

@@ -105,7 +105,7 @@ def detect_suspension(loop: asyncio.AbstractEventLoop, stood_still: Callable[[],
         late = loop.time() - due
         detect_suspension(loop, stood_still)
         if late > MAX_LAG_SECONDS:
-            log.warning("process was suspended", seconds=round(late, 1))
+            log.warning("process was suspended", duration_seconds=round(late, 1))
             stood_still()
 
     loop.call_at(due, look)

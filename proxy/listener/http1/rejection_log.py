@@ -19,4 +19,4 @@ def record_rejection(rejection: RequestRejected, client: object) -> None:
 
 
 def log_rejection(client: str, status: int, reason: str, request_id: str) -> None:
-    _LOG.emit(client=client, status=status, reason=reason, request_id=request_id)
+    _LOG.emit(client_address=client, status=status, reason=reason, request_id=request_id)

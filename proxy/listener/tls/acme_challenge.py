@@ -89,7 +89,7 @@ class ClientHelloReader(PreambleProtocol):
             self._cancel_timer()
             reject(self.transport)
         else:
-            log.info("answering ACME challenge", host=host, challenge=challenge.kind)
+            log.info("responding to ACME challenge", host=host, challenge=challenge.kind)
             challenge_factory = Factory.forProtocol(ChallengeProtocol)
             challenge_factory.noisy = False
             self.switch_to(TLSMemoryBIOFactory(_ChallengeContextFactory(challenge), False, challenge_factory), self.received)

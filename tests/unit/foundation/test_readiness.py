@@ -35,7 +35,7 @@ def test_json_names_each_part_with_its_state_and_reason():
     document = json.loads(ReadinessReport((OK, GONE)).as_json())
     assert document == {
         "ready": False,
-        "parts": {"config": {"state": "ok", "reason": "config.yaml, 12ab"}, "data broker": {"state": "failing", "reason": "no word"}},
+        "components": {"config": {"state": "ok", "reason": "config.yaml, 12ab"}, "data broker": {"state": "failing", "reason": "no word"}},
     }
 
 

@@ -130,7 +130,7 @@ async def test_a_flood_of_one_hides_neither_a_broken_glass_nor_what_others_did(c
     with capture_logs() as logs:
         for number in range(MAX_QUEUE + 50):
             webhook.enqueue(replace(EVENT, user_id="oidc/mallory", expires_at=float(number)))
-    assert {(each["about"], each["user_id"]) for each in logs} == {("requested", "oidc/mallory")}
+    assert {(each["webhook_event"], each["user_id"]) for each in logs} == {("requested", "oidc/mallory")}
     chat.answers = [b"200 OK"] * MAX_QUEUE
     webhook.start()
     await chat.received.wait()
@@ -145,7 +145,7 @@ async def test_of_nothing_but_broken_glasses_the_oldest_goes(tmp_path: Path) -> 
     with capture_logs() as logs:
         for number in range(MAX_QUEUE + 1):
             webhook.enqueue(replace(EVENT, event=access_webhook.BREAK_GLASS_USED, expires_at=float(number)))
-    assert [each["about"] for each in logs] == ["break_glass_used"]
+    assert [each["webhook_event"] for each in logs] == ["break_glass_used"]
 
 
 async def test_without_url_nothing_is_sent(tmp_path: Path) -> None:

@@ -161,14 +161,14 @@ INVALID: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("bend", INVALID.values(), ids=INVALID)
 async def test_invalid_refreshed_id_token_ends_session(one: RefreshEnvironment, bend: dict[str, object]) -> None:
     """The token is invalid, not late: gate stores nothing that came with it, and does not retry."""
-    before = metrics.registry.get_sample_value("gate_session_refresh_failures_total", {"reason": "wrong"}) or 0.0
+    before = metrics.registry.get_sample_value("gate_session_refresh_failures_total", {"reason": "invalid"}) or 0.0
     await expiring(one)
     for name, value in bend.items():
         setattr(one.idp.bend, name, value)
     with pytest.raises(SessionEnded):
         await one.refresh.renew("session", RefreshStep.TOKENS)
     assert await one.session() is None
-    assert metrics.registry.get_sample_value("gate_session_refresh_failures_total", {"reason": "wrong"}) == before + 1
+    assert metrics.registry.get_sample_value("gate_session_refresh_failures_total", {"reason": "invalid"}) == before + 1
 
 
 async def test_unavailable_keys_delay_and_do_not_invalidate(one: RefreshEnvironment) -> None:

@@ -44,7 +44,7 @@ class Ready(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(503)
         self.end_headers()
-        self.wfile.write(b'{"ready": false, "parts": {"provider": {"state": "failing", "reason": "x"}}}')
+        self.wfile.write(b'{"ready": false, "components": {"provider": {"state": "failing", "reason": "x"}}}')
 
     def log_message(self, *_: object) -> None:
         pass

@@ -28,7 +28,7 @@ async def test_failing_part_blocks_no_other_and_is_reported() -> None:
     assert received == ["quick", "slow"]
     assert [problem.key for problem in reload.problems] == ["broken"]
     assert "OSError: no port" in reload.problems[0].message
-    assert [(line["event"], line["part"]) for line in logs] == [("configuration reload incomplete", "broken")]
+    assert [(line["event"], line["component"]) for line in logs] == [("configuration reload incomplete", "broken")]
 
 
 class Life:

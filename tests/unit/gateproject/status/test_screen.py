@@ -37,7 +37,7 @@ def test_unresponsive_gate_is_named() -> None:
 
 
 def test_gate_response_is_plain_text_without_markup() -> None:
-    body = json.dumps({"ready": False, "parts": {"[red]part[/]": {"state": "failing", "reason": "[/nothing] is [bold]"}}})
+    body = json.dumps({"ready": False, "components": {"[red]part[/]": {"state": "failing", "reason": "[/nothing] is [bold]"}}})
     found = reading("", 1.0, body, status=503)
     text = render(found, found)
     assert "[red]part[/]" in text

@@ -8,7 +8,7 @@ from foundation.readiness import ReadinessState
 from gateproject.status.snapshot import Reading, rate, read, routes
 
 READY = json.dumps(
-    {"ready": True, "parts": {"data broker": {"state": "ok", "reason": ""}, "provider": {"state": "degraded", "reason": "away"}}}
+    {"ready": True, "components": {"data broker": {"state": "ok", "reason": ""}, "provider": {"state": "degraded", "reason": "away"}}}
 )
 
 
@@ -56,7 +56,7 @@ def test_process_metrics_are_displayed() -> None:
 
 
 def test_unready_gate_is_read_too() -> None:
-    found = reading(metrics(5), 1.0, json.dumps({"ready": False, "parts": {}}), status=503)
+    found = reading(metrics(5), 1.0, json.dumps({"ready": False, "components": {}}), status=503)
     assert (found.is_ready, found.trouble) == (False, "")
 
 
@@ -95,7 +95,7 @@ def test_the_busiest_route_comes_first() -> None:
         (404, "<html>", "Check that this is"),
         (200, "<html>", "Check that this is"),
         (200, "[]", "Check that this is"),
-        (200, '{"ready": true, "parts": {"a": {"state": "new", "reason": ""}}}', "Check that this is"),
+        (200, '{"ready": true, "components": {"a": {"state": "new", "reason": ""}}}', "Check that this is"),
     ],
 )
 def test_unexpected_response_is_named(status: int, text: str, message: str) -> None:

@@ -26,7 +26,7 @@ async def test_dead_worker_is_restarted(gate: RunningGate, metrics_port: int) ->
     async with client_for(gate, 1, stored) as of_first, client_for(gate, 2, stored) as of_second:
         os.kill(processes(gate)[1], signal.SIGKILL)
         ended = gate.wait_for_event("worker exited")
-        assert (ended["ended"], ended["signal"], ended["worker"]) == (2, "SIGKILL", 1)
+        assert (ended["worker_number"], ended["signal"], ended["worker"]) == (2, "SIGKILL", 1)
         assert (await of_first.get(gate.url("app.localhost"), headers=HTML)).status_code == 200
         with pytest.raises(httpx.TransportError):
             await of_second.get(gate.url("app.localhost"), headers=HTML, extensions={"timeout": {"connect": 0.0}})
@@ -36,7 +36,7 @@ async def test_dead_worker_is_restarted(gate: RunningGate, metrics_port: int) ->
     assert metric(page, "http_server_requests_total") >= counted
     assert metric(page, "gate_workers_serving") == WORKERS
     ready = httpx.get(f"http://127.0.0.1:{metrics_port}/readyz?format=json", trust_env=False)
-    assert (ready.status_code, ready.json()["parts"]["workers"]) == (200, {"state": "ok", "reason": ""})
+    assert (ready.status_code, ready.json()["components"]["workers"]) == (200, {"state": "ok", "reason": ""})
 
 
 async def test_gate_exits_with_its_first_process(gate: RunningGate) -> None:

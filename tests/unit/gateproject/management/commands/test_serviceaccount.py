@@ -105,18 +105,18 @@ def test_records_of_a_service_account_end_with_it_if_requested(options: Options,
         }
         with pytest.raises(CommandError, match="service account robot not found"):
             run(options, "revoke", "robot")
-    run(options, "revoke", "robot", "--made")
+    run(options, "revoke", "robot", "--created")
     assert [account["name"] for account in json.loads(run(options, "list", "--json"))] == ["other"]
     assert {id for action, id in audited() if action == "revokes the service account"} == {"robot", "robot--a", "robot--a--b"}
     with pytest.raises(CommandError, match="service account robot not found"):
-        run(options, "revoke", "robot", "--made")
+        run(options, "revoke", "robot", "--created")
 
 
 def test_a_chain_that_revokes_its_own_middle_ends_all_the_same(options: Options) -> None:
     run(options, "create", "ci")
     made_by_programs(options, {"ci--a": "service_account/ci", "ci--a--b": "service_account/ci--a"})
     run(options, "revoke", "ci--a")
-    run(options, "revoke", "ci", "--made")
+    run(options, "revoke", "ci", "--created")
     assert json.loads(run(options, "list", "--json")) == []
 
 

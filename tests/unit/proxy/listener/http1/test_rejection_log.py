@@ -39,7 +39,7 @@ def test_a_refusal_has_an_id_and_a_line_in_the_log(canary, request_bytes):
     with structlog.testing.capture_logs() as lines:
         record_rejection(refused.value, ["127.0.0.1", 5])
     (line,) = lines
-    assert (line["event"], line["status"], line["client"]) == ("request rejected by listener", status, "127.0.0.1")
+    assert (line["event"], line["status"], line["client_address"]) == ("request rejected by listener", status, "127.0.0.1")
     assert line["request_id"] == refused.value.request_id
     assert SECRET.decode() not in str(line)
 
@@ -48,4 +48,4 @@ def test_a_refusal_has_an_id_and_a_line_in_the_log(canary, request_bytes):
 def test_a_peer_without_an_address_is_logged_as_none(client, logged):
     with structlog.testing.capture_logs() as lines:
         record_rejection(RequestRejected(400, "No."), client)
-    assert [line["client"] for line in lines] == [logged]
+    assert [line["client_address"] for line in lines] == [logged]
