@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Decision, Outcome
+from authorize.policy.mcp_message import NO_MESSAGE
 from authorize.policy.paths.canonical import canonical_path
 from authorize.policy.policy_request import CONNECT, PolicyRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.unreachable_routes import literal_prefix
+from config.routes.policy.criteria import MCP_CRITERIA
 from config.routes.policy.policy_language import ENFORCE, iter_comparisons
 from foundation.errors import BadRequest
 
@@ -20,7 +22,7 @@ YIELD_INTERVAL_SECONDS = 0.004
 _REQUEST_SPECIFIC_HEADERS = frozenset(
     (b"host", b"cookie", b"authorization", b"origin", b"referer", b"range", b"content-type", b"content-length", b"sec-fetch-site")
 )
-_REQUEST_CRITERIA = frozenset({"http_method", "http_path", "http_header"})
+_REQUEST_CRITERIA = frozenset({"http_method", "http_path", "http_header"}) | MCP_CRITERIA
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -73,6 +75,7 @@ class EntryPoint:
             source_ip=portal_request.source_ip,
             headers=(self.host_header, *headers),
             client_certificate=portal_request.client_certificate,
+            mcp=NO_MESSAGE,
         )
 
 

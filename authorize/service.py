@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Protocol
 
 from authorize.accessible_routes import AccessibleRoute, EntryPoints
@@ -17,6 +18,7 @@ from authorize.policy.criterion import EvaluationContext
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome, evaluate_route
 from authorize.policy.identity import Identity
 from authorize.policy.language.criterion_registry import build_criterion
+from authorize.policy.mcp_message import NO_MESSAGE
 from authorize.policy.policy_request import PolicyRequest
 from authorize.upstream.identity_headers import Headers, IdentityHeaders
 from authorize.upstream.upstream_credentials import UpstreamCredentials
@@ -167,7 +169,7 @@ class AuthorizeService(Authorizer):
 
     def can_access_host(self, request: PolicyRequest, identity: Identity) -> bool:
         """Return whether any route of this host allows the user.  If none does, no identity is attested for the host."""
-        now = self._clock()
+        now, request = self._clock(), replace(request, mcp=NO_MESSAGE)
         routes = self.routes.routes_for(request.host, request.port)
         return any(
             evaluate_route(self._certificates.with_verdict(request, route.client_ca, now), identity, route, now).is_allowed

@@ -27,6 +27,7 @@ class IncomingRequest:
     `started_at` is monotonic.  `response_reason` is the reason in gate's own response, for the log.  `site` is for gate's pages.
     `client_address` is for logs and sessions; policy rules compare the address in `request`.
     `is_trusted`: the peer is a trusted proxy, so its forwarding headers are valid.
+    `is_mcp`: the request is for an MCP endpoint; `rpc_id` is the id of its message.
     """
 
     scope: dict[str, Any]
@@ -39,6 +40,8 @@ class IncomingRequest:
     site: SiteInfo = EMPTY_SITE_INFO
     client_address: str = ""
     is_trusted: bool = False
+    is_mcp: bool = False
+    rpc_id: str | int | None = None
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")

@@ -10,6 +10,7 @@ from authorize.policy.identity import IdentitySources
 from config.routes.route import Route
 from foundation.web.asgi_types import Header, Headers
 from proxy.incoming_request import IncomingRequest
+from proxy.mcp.mcp_errors import REFUSED
 from proxy.sign_in.saved_forms import SavedForm
 from proxy.upgrades import Upgrade
 
@@ -59,8 +60,20 @@ class Redirect:
 
 
 @dataclass(frozen=True, slots=True)
+class McpErrorDetails:
+    """JSON-RPC error of a refusal: its code, the rule that decided, and the page on which to request access."""
+
+    code: int = REFUSED
+    rule: str = ""
+    access_request_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Deny:
-    """Verdict that denies a request.  `challenge` is the value of WWW-Authenticate; `log_detail` goes to the log only."""
+    """Verdict that denies a request.  `challenge` is the value of WWW-Authenticate; `log_detail` goes to the log only.
+
+    `rpc_error` is for clients of MCP servers.
+    """
 
     status: int
     reason: str
@@ -70,6 +83,7 @@ class Deny:
     links: tuple[tuple[str, str], ...] = ()
     extra_headers: Headers = field(default_factory=list)
     log_detail: str = ""
+    rpc_error: McpErrorDetails = McpErrorDetails()
 
     @property
     def headers(self) -> Headers:

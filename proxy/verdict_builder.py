@@ -8,9 +8,11 @@ from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Outcome
 from config.options import Options
 from config.routes.route import Route
+from config.routes.route_mcp import is_mcp_endpoint
 from foundation.errors import BadRequest, GateError
 from foundation.web.asgi_types import Header
 from proxy.incoming_request import IncomingRequest
+from proxy.mcp.mcp_origin import require_allowed_origin as require_mcp_origin
 from proxy.reserved_paths import is_reserved_path
 from proxy.responses.denials import Denials, denial_from_error, form_not_saved
 from proxy.responses.route_redirects import redirect_to
@@ -39,7 +41,7 @@ class VerdictBuilder:
     """Builder of verdicts.  Its state depends only on the configuration."""
 
     def __init__(self, options: Options, authorize: Authorizer):
-        self._needs_upstream_credentials = authorize.injects_credentials
+        self._needs_upstream_credentials, self._is_route_origin = authorize.injects_credentials, authorize.is_route_origin
         self.loops = SignInLoops(options)
         self._denials = Denials(options, authorize, self.loops)
         self._identity_header_names = authorize.routes.identity_header_names
@@ -95,6 +97,8 @@ class VerdictBuilder:
         elif self._needs_upstream_credentials(compiled):
             # Because the other proxy reads gate's response, it can't contain gate's credentials for the upstream.
             raise NotDelegable("the upstream of this route needs credentials from gate, so gate must forward the request itself")
+        if compiled is not None and is_mcp_endpoint(compiled.route, request.path):
+            require_mcp_origin(incoming, compiled.route, self._is_route_origin)  # gate's own plane checks it before it reads the body
 
     def _spoofs_identity_header(self, incoming: IncomingRequest, route: Route) -> bool:
         names = {fold(name) for name in self._identity_header_names.headers_for(route)} - {

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlsplit
 from authorize.identity.identity_builder import IdentityInputs, build_identity
 from authorize.identity.service_account_loader import build_account_identity as account_identity
 from authorize.policy.identity import GrantPeriod, Identity
+from authorize.policy.mcp_message import NO_MESSAGE
 from authorize.policy.policy_request import CONNECT, PolicyRequest, parse_request
 from authorize.policy.user_entry import EntryKind, UserEntry, parse_user_entry
 from config.options import Options
@@ -26,6 +27,7 @@ from foundation.email_address import canonical_email
 from foundation.errors import BadRequest
 from foundation.values import canonical_host
 
+_BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")  # urlsplit drops some of them silently
 
 
@@ -77,8 +79,10 @@ def simulate_request(
 ) -> PolicyRequest:
     """Return the request that a browser would send for this URL and headers.
 
-    `facts` are the other fields of PolicyRequest.
+    `facts` are the other fields of PolicyRequest.  Without `mcp`, the message of a request that may have a body is unknown.
     """
+    if method in _BODILESS:
+        facts.setdefault("mcp", NO_MESSAGE)
     named_headers = dict(headers)
     facts |= {"headers": headers, "origin": named_headers.get(b"origin", b"")}
     facts["access_control_request_method"] = named_headers.get(b"access-control-request-method", b"")

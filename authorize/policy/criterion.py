@@ -14,6 +14,8 @@ from foundation.errors import PathTooAmbiguous
 
 # Result of a rule if the identity has no data to compare.  It counts as FALSE, with its own reason.
 NO_DATA = 0
+# Result of a rule on a value that requests of this kind do not have.  It is FALSE, also for negated operators.
+NOT_APPLICABLE = 8
 
 # Input of a criterion: the context, or the identity alone.
 _CONTEXT, _IDENTITY = 0, 1
@@ -87,9 +89,9 @@ Evaluation = Callable[[EvaluationContext, list[TraceStep]], int]
 class CompiledCriterion(NamedTuple):  # unpacked for each criterion of each request
     """Compiled criterion.
 
-    `evaluate` returns TRUE, FALSE, UNKNOWN or NO_DATA, which is the index into `steps`.  Its input is the context or the identity, by
-    `input_kind`.  `anonymous_step` applies to anonymous callers, None if the criterion does not need an identity.  `success_step` is the
-    only step that holds.
+    `evaluate` returns TRUE, FALSE, UNKNOWN, NO_DATA or NOT_APPLICABLE, which is the index into `steps`.  Its input is the context or the
+    identity, by `input_kind`.  `anonymous_step` applies to anonymous callers, None if the criterion does not need an identity.
+    `success_step` is the only step that holds.
     """
 
     evaluate: Callable[[Any], int]
@@ -167,12 +169,13 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class CriterionReasons:
-    """Reasons for TRUE, FALSE and UNKNOWN.  `no_data` is the reason of NO_DATA."""
+    """Reasons for TRUE, FALSE and UNKNOWN.  `no_data` is the reason of NO_DATA, `not_applicable` that of NOT_APPLICABLE."""
 
     yes: Reason
     no: Reason
     unknown: Reason
     no_data: Reason | None = None
+    not_applicable: Reason | None = None
 
 
 def request_criterion(
@@ -210,14 +213,15 @@ def _build(
 
 
 def _steps(description: CriterionDescription, reasons: CriterionReasons, *, is_negated: bool) -> tuple[TraceStep, ...]:
-    """Return the steps by result.  A negated operator swaps TRUE and FALSE."""
+    """Return the steps by result.  A negated operator swaps TRUE and FALSE, but not NOT_APPLICABLE."""
     holds = FALSE if is_negated else TRUE
     fails = TRUE if is_negated else FALSE
     # The reason of a negated rule would mislead the user.
     description.is_disclosed = description.is_disclosed and not is_negated
     unknown = TraceStep(description.rule, UNKNOWN, reasons.unknown, description)
-    steps = [unknown] * 8
+    steps = [unknown] * 9
     steps[NO_DATA] = TraceStep(description.rule, fails, reasons.no_data or reasons.no, description)
     steps[TRUE] = TraceStep(description.rule, holds, reasons.yes, description)
     steps[FALSE] = TraceStep(description.rule, fails, reasons.no, description)
+    steps[NOT_APPLICABLE] = TraceStep(description.rule, FALSE, reasons.not_applicable or reasons.no, description)
     return tuple(steps)

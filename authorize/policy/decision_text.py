@@ -8,6 +8,7 @@ from typing import Any
 from authorize.policy.compiled_route import CONDITIONS, compile_route
 from authorize.policy.criterion import TraceStep
 from authorize.policy.decision import Decision, Outcome
+from authorize.policy.mcp_message import NO_MESSAGE, McpMessage
 from authorize.policy.paths.interpretations import interpretations
 from authorize.policy.policy_request import PolicyRequest
 from authorize.policy.reasons import Reason
@@ -18,6 +19,7 @@ from config.routes.route import Route
 from foundation.errors import PathTooAmbiguous
 from foundation.web.message import Message, join_list
 
+MAX_SUBJECT_LENGTH = 200  # characters of a tool, prompt or resource in a message
 # Reasons that a denied user cannot act on.
 _UNDISCLOSED = frozenset({Reason.NOT_PREFLIGHT, Reason.NOT_SIGNED_IN, Reason.NOT_DENIED_BY_POLICY})
 _DENIES = frozenset({Reason.DENIED_BY_POLICY, Reason.DENY_UNKNOWN, Reason.OTHER_PROVIDER})
@@ -51,14 +53,33 @@ def user_message(decision: Decision) -> Message:
         return Message("Allowed: %(reason)s.", reason=decision.trace[-1].reason.value)
     if decision.outcome is Outcome.CERTIFICATE:
         return Message("A client certificate is required: %(reason)s.", reason=decision.trace[-1].reason.value)
+    reasons = _disclosed_reasons(decision)
+    if reasons is None:
+        return Message("You don't have access to this page: no rule allows it.")
+    return Message("You don't have access to this page: %(reasons)s.", reasons=reasons)
+
+
+def mcp_refusal_message(decision: Decision, message: McpMessage | None) -> str:
+    """Return the message for the client of an MCP server.  It is English, as everything that only programs receive."""
+    reasons = _disclosed_reasons(decision)
+    return f"{_mcp_subject(message or NO_MESSAGE)} is not allowed: {reasons or 'no rule allows it'}."
+
+
+def _mcp_subject(message: McpMessage) -> str:
+    for kind, name in (("tool", message.tool), ("prompt", message.prompt), ("resource", " ".join(message.resources))):
+        if name:
+            return f"The {kind} {name[:MAX_SUBJECT_LENGTH]}"
+    return f"The MCP method {message.method}" if message.method else "This request"
+
+
+def _disclosed_reasons(decision: Decision) -> Message | None:
+    """Return the reasons that a denied user may see, None if there are none."""
     disclosed = (step for step in decision.trace if not step.holds and (step.description is None or step.description.is_disclosed))
     found = list(dict.fromkeys(step.reason for step in disclosed if step.reason not in _UNDISCLOSED))
     if decision.trace and decision.trace[-1].reason in _DENIES:
         found = [decision.trace[-1].reason]
     reasons = [reason.value for reason in found if reason not in _BLOCK_LEVEL] or [reason.value for reason in found]
-    if not reasons:
-        return Message("You don't have access to this page: no rule allows it.")
-    return Message("You don't have access to this page: %(reasons)s.", reasons=join_list(reasons))
+    return join_list(reasons) if reasons else None
 
 
 def trace_rows(decision: Decision) -> list[dict[str, Any]]:

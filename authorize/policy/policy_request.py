@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from authorize.policy.mcp_message import McpMessage
 from authorize.policy.paths.canonical import canonical_host, canonical_path
 from foundation.errors import BadRequest
 from foundation.web.message import Message
@@ -42,6 +43,8 @@ class PolicyRequest:
     `path` is the canonical path (percent-encoded ASCII, dot segments resolved).  gate matches, authorizes and forwards this path.
 
     `source_ip` is the client address that trusted proxies report, "" if in doubt.  Names in `headers` are in lower case.
+
+    `mcp` is the MCP message of a request to an MCP route, None if gate has not read it.  A rule on it is then UNKNOWN and must deny.
     """
 
     method: str
@@ -54,6 +57,7 @@ class PolicyRequest:
     source_ip: str = ""
     headers: Sequence[tuple[bytes, bytes]] = field(default=(), repr=False, hash=False)
     client_certificate: ClientCertificate | None = None
+    mcp: McpMessage | None = None
 
     @property
     def is_tunnel(self) -> bool:
@@ -87,6 +91,7 @@ def parse_request(
     source_ip: str = "",
     headers: Sequence[tuple[bytes, bytes]] = (),
     client_certificate: ClientCertificate | None = None,
+    mcp: McpMessage | None = None,
 ) -> PolicyRequest:
     """Parse raw bytes into a PolicyRequest.  This is the only place that builds one from a client's request.
 
@@ -114,4 +119,5 @@ def parse_request(
         source_ip=source_ip,
         headers=headers,
         client_certificate=client_certificate,
+        mcp=mcp,
     )

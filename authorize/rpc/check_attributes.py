@@ -1,7 +1,8 @@
 """Conversion between PolicyRequest and Envoy's attributes (envoy.service.auth.v3)."""
 
+import json
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 from urllib.parse import quote
 
@@ -9,6 +10,7 @@ from envoy.service.auth.v3 import attribute_context_pb2, external_auth_pb2
 from google.protobuf.message import DecodeError
 
 from authorize.identity.client_certificates import parse_certificate, parse_pem_chain
+from authorize.policy.mcp_message import McpMessage
 from authorize.policy.paths.canonical import canonical_host
 from authorize.policy.policy_request import ClientCertificate, PolicyRequest, parse_request
 from foundation.bounded_cache import bounded_lru_cache
@@ -20,6 +22,7 @@ ROUTE = "gate_route"  # the id of the route that the data plane will use
 PURPOSE = "gate_purpose"  # absent for a decision
 IDENTIFY, ATTEST, CREDENTIALS, ACCESSIBLE_ROUTES = "identify", "attest", "credentials", "accessible_routes"
 ENVOY_TOKEN = "gate_token"  # noqa: S105 - one of ext_authz_tokens, from an Envoy that has no metadata of its own to say it in
+MCP = "gate_mcp"  # the MCP message that the proxy has read, in JSON; absent if it has read none
 SYNC_TOKEN = "gate_seen"  # noqa: S105 - the version of the records that the data plane knows of: older ones must not decide
 
 _SEPARATE_HEADERS = (b"cookie", b"origin", b"access-control-request-method")
@@ -46,6 +49,21 @@ def to_check_request(
     for name, value in headers:
         http.header_map.headers.add(key=name.decode("latin-1"), raw_value=value)
     return check
+
+
+def mcp_extension(message: McpMessage | None) -> dict[str, str]:
+    """Return the context extension of an MCP message."""
+    return {} if message is None else {MCP: json.dumps(message.fields())}
+
+
+def parse_mcp_extension(extensions: Mapping[str, str]) -> McpMessage | None:
+    """Return the MCP message that a proxy of gate has read.  Raises BadRequest if it is malformed."""
+    if (written := extensions.get(MCP)) is None:
+        return None
+    try:
+        return McpMessage.from_fields(json.loads(written))
+    except (ValueError, TypeError, AttributeError):
+        raise BadRequest("the MCP message is malformed") from None
 
 
 def parse_extension_token(check: bytes) -> str:

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -55,6 +56,7 @@ class ExtAuthz:
         # A decision must not use older records than the proxy has seen, because an open stream could outlive its access.
         await self._parts.replica.catch_up(extensions.get(check_attributes.SYNC_TOKEN, ""), self._parts.timeout)
         request, cookies = check_attributes.from_check_request(check_request, authorize.default_ports)
+        request = replace(request, mcp=check_attributes.parse_mcp_extension(extensions))
         match extensions.get(check_attributes.PURPOSE):
             case check_attributes.IDENTIFY:
                 return _attestation_response(Attestation(await authorize.identify(cookies, request.host_port)))

@@ -106,7 +106,10 @@ class RemoteAuthorizer(Authorizer):
         self, request: PolicyRequest, cookie_headers: Iterable[bytes], extensions: dict[str, str], request_id: str = ""
     ) -> pb.CheckResponse:
         check_request = check_attributes.to_check_request(
-            request, cookie_headers, {**extensions, check_attributes.SYNC_TOKEN: self._replica.seen}, request_id
+            request,
+            cookie_headers,
+            {**extensions, **check_attributes.mcp_extension(request.mcp), check_attributes.SYNC_TOKEN: self._replica.seen},
+            request_id,
         )
         try:
             return await self._channel.call(CHECK, check_request, pb.CheckResponse, idempotent=True)

@@ -63,7 +63,7 @@ ROUTE_LOST = {
     "show_error_details": "gate always shows denied users the reason",
     "response": "gate does not serve fixed responses",
     "regex_priority_order": "the first matching route applies. Check the position of this one",
-    "mcp": "gate forwards the requests and does not interpret the protocol",
+    "mcp": "write the key mcp by hand: gate reads the messages for the policy, and sets no OAuth credentials for the upstream",
     "upstream_tunnel": "gate connects to its upstreams",
     "sub_policies": "write their lists (allowed_users, allowed_groups, ...) into the route itself",
     "idp_client_id": "write each client as an entry of identity_providers, and name the entry in identity_providers of the route",

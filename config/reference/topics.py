@@ -93,6 +93,7 @@ ROUTE_KEYS: Mapping[str, tuple[str, ...]] = {
         *("host_rewrite_header", "host_path_regex_rewrite_pattern", "host_path_regex_rewrite_substitution"),
     ),
     "Timeouts and upgrades": ("timeout", "idle_timeout", "allow_websockets", "websocket_origins", "allow_spdy"),
+    "MCP servers": ("mcp",),
     "Upstream authentication": (
         *("basic_auth", "cluster_service_account_token_file", "cluster_service_account_token", "enable_cloud_serverless_authentication"),
     ),

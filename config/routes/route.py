@@ -10,10 +10,10 @@ from pydantic import AfterValidator, Field
 
 from config import removed_keys
 from config.fields.basic_types import Base64, Base64Secret, Bool, Duration, File, Text, TextList, value_or_file
-from config.fields.field_type import TEXT, FieldType, JsonSchema, choice_type
+from config.fields.field_type import TEXT, FieldType, choice_type
 from config.fields.header_fields import RemovableRequestHeaders, RemovableResponseHeaders, RequestHeaders, RouteResponseHeaders
 from config.routes.policy.criteria import regular_expression
-from config.routes.policy.policy_language import ENFORCE, MODES, SHADOW, Block, iter_comparisons, parse_policy
+from config.routes.policy.policy_language import ENFORCE, MODES, POLICY_SCHEMA, SHADOW, Block, iter_comparisons, parse_policy
 from config.routes.policy.policy_route_keys import key_blocks
 from config.routes.rewrites import (
     HeaderName,
@@ -27,6 +27,7 @@ from config.routes.rewrites import (
 from config.routes.route_access_requests import AccessRequestSettings, check_access_requests, upstream_fingerprint
 from config.routes.route_bearer_tokens import BearerTokenSettings, check_bearer_token_settings
 from config.routes.route_identity_headers import PRESETS, AssertionHeader, check_header_templates, resolve_identity_headers
+from config.routes.route_mcp import McpRouteKeys, check_mcp_settings
 from config.routes.route_portal import HIDE, SHOW, PortalSettings
 from config.routes.route_provider_tokens import ProviderTokenSettings, check_provider_token_exposure
 from config.routes.route_redirect import RouteRedirect
@@ -46,15 +47,6 @@ from config.routes.upstreams.upstream_health import EXAMPLE_CHECK, HealthCheck, 
 from config.routes.upstreams.upstream_urls import UpstreamUrls
 from config.validation import Finding
 from foundation.values import SecretBytes, canonical_host
-
-_BLOCK: JsonSchema = {
-    "type": "object",
-    "minProperties": 1,
-    "properties": {"allow": {"type": "object"}, "deny": {"type": "object"}, "mode": {"type": "string", "enum": list(MODES)}},
-    "anyOf": [{"required": ["allow"]}, {"required": ["deny"]}],
-    "additionalProperties": False,
-}
-POLICY: JsonSchema = {"anyOf": [_BLOCK, {"type": "array", "minItems": 1, "items": _BLOCK}]}
 
 
 def _check_target(route: "Route") -> Iterator[Finding]:
@@ -97,7 +89,7 @@ def _check_step_up(route: "Route") -> Iterator[Finding]:
                 yield (key,), "has no effect on a route without sign-in"
 
 
-class Route(BearerTokenSettings, ProviderTokenSettings, LoadBalancingSettings, PortalSettings):
+class Route(BearerTokenSettings, ProviderTokenSettings, LoadBalancingSettings, McpRouteKeys, PortalSettings):
     """An entry of `policy`.
 
     `path`, `prefix`, `regex` and `prefix_rewrite` keep their configured form; the policy brings them into canonical form.
@@ -123,6 +115,7 @@ class Route(BearerTokenSettings, ProviderTokenSettings, LoadBalancingSettings, P
         check_bearer_token_settings,
         check_header_templates,
         check_provider_token_exposure,
+        check_mcp_settings,
     )
     REMOVED: ClassVar[dict[str, str]] = removed_keys.ROUTE_KEYS
 
@@ -190,7 +183,7 @@ class Route(BearerTokenSettings, ProviderTokenSettings, LoadBalancingSettings, P
         "within a name.",
         examples=[{"department": ["finance", "legal"]}],
     )
-    policy: Annotated[tuple[Block, ...], FieldType("list of objects", parse_policy, POLICY)] = Field(
+    policy: Annotated[tuple[Block, ...], FieldType("list of objects", parse_policy, POLICY_SCHEMA)] = Field(
         (),
         description="`allow` and `deny` blocks with criteria. A matching `deny` overrides every `allow`.",
         examples=[[{"deny": {"not": {"source_ip": "10.0.0.0/8"}}}]],

@@ -51,6 +51,7 @@ HTTP_ONLY = (
     "basic_auth",
     "enable_cloud_serverless_authentication",
     "upstream_http2",
+    "mcp",
     "tls_skip_verify",
     "tls_server_name",
     "tls_custom_ca_file",

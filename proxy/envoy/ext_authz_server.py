@@ -2,7 +2,8 @@
 
 Envoy sends the head of each request before it forwards it. If the embedded data plane would only forward the request, the response
 has the upstream's complete head and its cluster, and Envoy forwards it. All other requests go to gate's internal listener: pages,
-denials, redirects, WebSockets, large bodies, possible event streams, and responses that may be idle for longer than `timeout_idle`.
+denials, redirects, WebSockets, MCP messages, large bodies, possible event streams, and responses that may be idle for longer than
+`timeout_idle`.
 Only Envoy can forward to HTTP/2 upstreams, so these exceptions do not apply to them.
 The internal listener authorizes each request again, so this module can only decide that Envoy forwards a request.
 """
@@ -102,6 +103,8 @@ class ExtAuthzServer:
         verdict = pipeline.verdicts.build(decision)
         if not isinstance(verdict, Forward):
             return None
+        if verdict.route.route.mcp is not None:
+            return None  # policy compares the message, which only gate reads
         is_http2 = verdict.route.route.upstream_http2
         # If a HEAD response has a body, Envoy takes it for the next response on that connection.
         is_head = head.method == b"HEAD"

@@ -20,6 +20,7 @@ from foundation.web.asgi_types import Header, Receive, Send
 from proxy.forwarding.http_forwarding import ForwardResult, ResponseRule, StreamHandle, UpgradeHandler, forward
 from proxy.forwarding.tcp_tunnel import TunnelLimits, tunnel_tcp
 from proxy.incoming_request import IncomingRequest
+from proxy.mcp.endpoint_reader import McpEndpointReader
 from proxy.observe.request_recorder import RequestContext
 from proxy.observe.request_spans import forward_span
 from proxy.planes.pipeline import AuthorizationPipeline
@@ -50,12 +51,15 @@ class EmbeddedDataPlane:
             table.routes(), options, resources.forwarding_table, table.identity_header_names
         )
         self.saved_forms = SavedForms(options, resources.broker, pipeline.authorizer.scheme_for)
+        self._mcp = McpEndpointReader(options, table.match, pipeline.authorizer.is_route_origin)
 
     async def __call__(self, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
         pipeline, context = self.pipeline, RequestContext(incoming)
         try:
             if incoming.request.method == "POST":
                 context.incoming, receive = await self.saved_forms.restore(incoming, receive, pipeline.clock())
+            if self._mcp.is_needed:
+                receive = await self._mcp.read(context.incoming, receive)
             decision = await pipeline.authorize(context)
             verdict = pipeline.verdicts.build(decision)
             if isinstance(verdict, SignIn):

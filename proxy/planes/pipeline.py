@@ -10,6 +10,7 @@ from authorize.authorizer import Authorizer
 from authorize.decision_log.shadow_policy import log_shadow_outcome
 from authorize.policy.decision import Decision
 from config.options import Options
+from config.routes.route_mcp import is_mcp_endpoint
 from foundation.telemetry import metrics
 from foundation.telemetry.tracing.spans import active_span
 from proxy.incoming_request import IncomingRequest
@@ -48,6 +49,8 @@ class AuthorizationPipeline:
             checked = await (check if active_span() is None else authorize_span(check))
         finally:
             context.decision_seconds = time.perf_counter() - started_at
+        if (route := checked.decision.route) is not None and route.route.mcp is not None:
+            incoming.is_mcp = is_mcp_endpoint(route.route, incoming.request.path)
         context.decision = decision = RequestDecision(incoming, checked, self.clock(), change_count)
         return decision
 

@@ -1,12 +1,13 @@
 """Denials for decisions and errors: status, text and links for the client.  They are plain values, which the renderer sends."""
 
+from dataclasses import replace
 from urllib.parse import urlencode
 
 from authorize.approval_policy import may_request
 from authorize.authorizer import AuthorizationResult, Authorizer, WithheldCredentials
 from authorize.identity import request_credentials
 from authorize.policy.decision import Decision, Outcome
-from authorize.policy.decision_text import is_denied, user_message
+from authorize.policy.decision_text import is_denied, mcp_refusal_message, user_message
 from authorize.policy.identity import Identity
 from authorize.route_settings import RouteLinks
 from config.options import Options
@@ -24,11 +25,12 @@ from foundation.errors import (
 from foundation.web.asgi_types import Headers
 from foundation.web.message import Message, Sentence
 from proxy.incoming_request import IncomingRequest
+from proxy.mcp.mcp_errors import McpRejected
 from proxy.sign_in.loops import SignInLoops
 from proxy.sign_in.saved_forms import FormGone, NotSaved
 from proxy.sign_in.sign_in_urls import return_url, step_up_challenge
 from proxy.upgrades import HandshakeRefused
-from proxy.verdict import Deny
+from proxy.verdict import Deny, McpErrorDetails
 
 INVALID_TOKEN = Message("The token in the Authorization header is not valid for this application.")
 INVALID_TOKEN_HINT = Message("It may have expired, been rotated or revoked, or belong to another application.")
@@ -79,7 +81,8 @@ class Denials:
                 route_message = decision.route.route.refusal_message if decision.route is not None else None
                 advice = _hint(check.identity, route_message or FORBIDDEN_HINT)
                 challenge = auth_challenges.INSUFFICIENT_SCOPE if check.withheld_credentials is WithheldCredentials.AUTHORIZATION else ""
-                return Deny(403, user_message(decision), advice, challenge, links=self._page_links(incoming, check), extra_headers=cors)
+                refusal = Deny(403, user_message(decision), advice, challenge, links=self._page_links(incoming, check), extra_headers=cors)
+                return self._mcp_refusal(incoming, check, refusal) if incoming.is_mcp and not incoming.is_navigation else refusal
             case Outcome.CERTIFICATE:
                 # Because a client can present another certificate only on a new connection.
                 headers = [(b"connection", b"close"), *cors]
@@ -87,6 +90,12 @@ class Denials:
             case _:
                 is_tunnels = has_tunnels and not incoming.is_connect and self._authorize.routes.has_tunnels_for(incoming.request.host)
                 return tcp_only(incoming) if is_tunnels else UNKNOWN_ADDRESS
+
+    def _mcp_refusal(self, incoming: IncomingRequest, check: AuthorizationResult, refusal: Deny) -> Deny:
+        """Refusal for the client of an MCP server, which names the tool, the rule, and where to request access."""
+        trace, access = check.decision.trace, self._access_request_link(check)
+        details = McpErrorDetails(rule=trace[-1].rule if trace else "", access_request_url=access[0][1] if access else "")
+        return replace(refusal, reason=mcp_refusal_message(check.decision, incoming.request.mcp), rpc_error=details)
 
     def invalid_token(self, incoming: IncomingRequest, check: AuthorizationResult) -> Deny:
         return Deny(401, INVALID_TOKEN, INVALID_TOKEN_HINT, check.challenge, extra_headers=self._cors(incoming, check.decision))
@@ -204,4 +213,5 @@ def denial_from_error(error: GateError) -> Deny:
         retry_after=retry_after,
         extra_headers=headers,
         log_detail=error.operator_message,
+        rpc_error=McpErrorDetails(error.code) if isinstance(error, McpRejected) else McpErrorDetails(),
     )

@@ -9,6 +9,7 @@ from foundation.web.asgi_types import AsgiMessage, Header, Headers, Send, respon
 from foundation.web.languages import preferred_language
 from foundation.web.problem_details import PROBLEM, is_api_path
 from proxy.incoming_request import IncomingRequest
+from proxy.responses.rpc_errors import rpc_error
 from proxy.sign_in.sign_in_urls import SignInUrls
 from proxy.verdict import Deny, Redirect, SignIn
 
@@ -47,7 +48,10 @@ async def send_redirect(
 
 
 async def send_denial(incoming: IncomingRequest, denial: Deny, send: Send) -> int:
-    """Send a denial as HTML, JSON or text, by Accept, or as a trailers-only gRPC response.  Return the denial's HTTP status."""
+    """Send a denial as HTML, JSON or text, by Accept, as a trailers-only gRPC response, or as a JSON-RPC error.
+
+    Return the denial's HTTP status.
+    """
     incoming.response_reason, status = denial.reason, denial.status
     if incoming.is_grpc:
         await send_grpc_error(send, status, denial.reason, denial.headers)
@@ -67,6 +71,8 @@ async def send_denial(incoming: IncomingRequest, denial: Deny, send: Send) -> in
         help_links=help_links,
         brand=brand,
     )
+    if incoming.is_mcp and not incoming.is_navigation:
+        content_type, body = "application/json", rpc_error(denial, incoming.rpc_id, incoming.request_id)
     headers = [(name.lower().encode(), value.encode()) for name, value in pages.security_headers(style=brand.style)]
     headers += [(b"content-type", content_type.encode()), (b"x-request-id", incoming.request_id.encode())]
     headers += [(b"vary", pages.vary_header(content_type).encode()), *incoming.site.headers, *denial.headers]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from authorize.policy.criterion import Criterion
-from authorize.policy.language import grant_criteria, identity_criteria, request_criteria, route_key_criteria, time_criteria
+from authorize.policy.language import grant_criteria, identity_criteria, mcp_criteria, request_criteria, route_key_criteria, time_criteria
 from config.routes.policy.policy_language import Comparison
 
 # Criteria whose result may change without a change of records or configuration.
@@ -41,6 +41,10 @@ FACTORIES: dict[str, Callable[[Comparison], Criterion]] = {
     "http_path": request_criteria.http_path,
     "http_header": request_criteria.http_header,
     "client_certificate": request_criteria.client_certificate,
+    "mcp_method": mcp_criteria.mcp_method,
+    "mcp_tool": mcp_criteria.mcp_tool,
+    "mcp_resource": mcp_criteria.mcp_resource,
+    "mcp_prompt": mcp_criteria.mcp_prompt,
     "time_of_day": time_criteria.time_of_day,
     "day_of_week": time_criteria.day_of_week,
     "date": time_criteria.date,

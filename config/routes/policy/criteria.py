@@ -28,6 +28,8 @@ _NOT_FOR_RULES = {
 }
 
 TEXT = ("is", "in", "starts_with", "ends_with", "contains", "matches")
+# Criteria on the MCP message of a request (config/routes/route_mcp.py).
+MCP_CRITERIA = frozenset({"mcp_method", "mcp_tool", "mcp_resource", "mcp_prompt"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +258,10 @@ CRITERIA: dict[str, CriterionType] = {
     "http_method": CriterionType(("is", "in"), _methods, ("is", "in")),
     "http_path": CriterionType(TEXT, _path_operand, TEXT),
     "http_header": CriterionType((*TEXT, "exists"), _text_operand, TEXT, argument="Name", read_argument=_header_name),
+    "mcp_method": CriterionType(TEXT, _text_operand, TEXT),
+    "mcp_tool": CriterionType(TEXT, _text_operand, TEXT),
+    "mcp_resource": CriterionType(TEXT, _text_operand, TEXT),
+    "mcp_prompt": CriterionType(TEXT, _text_operand, TEXT),
     "time_of_day": CriterionType(("after", "before"), _time_of_day, short="", short_list="", has_zone=True),
     "day_of_week": CriterionType(("is", "in"), _days, ("is", "in"), has_zone=True),
     "date": CriterionType(("is", "after", "before"), _date, ("is",), short_list="", has_zone=True),

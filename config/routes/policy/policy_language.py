@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError
 
+from config.fields.field_type import JsonSchema
 from config.routes.policy.criteria import CRITERIA, CriterionType, time_zone
 
 EFFECTS = ("allow", "deny")
@@ -20,6 +21,14 @@ COMBINATIONS = ("and", "or", "nor", "not")
 IDENTITY_CRITERIA = ("email", "domain", "user", "groups", "provider", "claim")
 _MAX_DEPTH = 16
 _MAX_COMPARISONS = 10_000
+_BLOCK_SCHEMA: JsonSchema = {
+    "type": "object",
+    "minProperties": 1,
+    "properties": {"allow": {"type": "object"}, "deny": {"type": "object"}, "mode": {"type": "string", "enum": list(MODES)}},
+    "anyOf": [{"required": ["allow"]}, {"required": ["deny"]}],
+    "additionalProperties": False,
+}
+POLICY_SCHEMA: JsonSchema = {"anyOf": [_BLOCK_SCHEMA, {"type": "array", "minItems": 1, "items": _BLOCK_SCHEMA}]}
 
 Place = tuple[str | int, ...]
 

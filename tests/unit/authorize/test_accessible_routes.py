@@ -147,6 +147,11 @@ async def test_partially_accessible_routes_are_marked(rule: dict[str, Any], is_p
     assert not quiet.is_partially_accessible
 
 
+async def test_mcp_server_with_limited_tools_is_listed() -> None:
+    (found,) = await listed(make_route(mcp={}, policy=[{"deny": {"mcp_tool": {"not_in": ["a"]}}}, {"allow": {"domain": "corp.com"}}]))
+    assert found.is_partially_accessible
+
+
 def test_request_specific_headers_are_not_reused() -> None:
     headers = ((b"host", b"auth.example.com"), (b"cookie", b"a=b"), (b"referer", b"x"), (b"user-agent", b"x"))
     page_request = PolicyRequest(

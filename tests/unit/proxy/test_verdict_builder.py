@@ -83,6 +83,19 @@ def test_forwarding_names_supported_upstream_protocols(
 
 
 @pytest.mark.parametrize("enforcer", OTHERS)
+def test_other_proxies_forward_no_mcp_request_of_a_foreign_page(tmp_path: Path, enforcer: Enforcer) -> None:
+    keys = {**ANYONE, "mcp": {"path": "/mcp"}}
+    for path, origin, expected in (
+        ("/mcp", "https://evil.example", 403),
+        ("/mcp/", "https://evil.example", 403),
+        ("/page", "https://evil.example", None),
+        ("/mcp", OWN, None),
+    ):
+        found = verdict(tmp_path, keys, enforcer, f"{OWN}{path}", headers={"origin": origin})
+        assert (found.status if isinstance(found, Deny) else None) == expected
+
+
+@pytest.mark.parametrize("enforcer", OTHERS)
 @pytest.mark.parametrize(
     ("keys", "path", "headers", "why"),
     [

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from authorize.explain.simulation import SimulatedUser, simulate_identity, simulate_request
+from authorize.policy.mcp_message import NO_MESSAGE, McpMessage
 from authorize.route_settings import default_ports
 from tests.support.options import make_options
 
@@ -38,6 +39,13 @@ def test_a_request_is_what_a_browser_sends() -> None:
     request = simulate_request("https://App.example.com/a b?c=d", "POST", PORTS)
     assert (request.method, request.host, request.port, request.path, request.query) == ("POST", "app.example.com", None, "/a%20b", "c=d")
     assert simulate_request("http://app.example.com/", "GET", PORTS).port == 80
+
+
+def test_message_of_a_request_without_a_body_is_known() -> None:
+    search = McpMessage("tools/call", tool="search")
+    for method, message in (("GET", NO_MESSAGE), ("DELETE", NO_MESSAGE), ("POST", None), ("PUT", None)):
+        assert simulate_request("https://app.example.com/", method, PORTS).mcp == message
+    assert simulate_request("https://app.example.com/", "POST", PORTS, mcp=search).mcp == search
 
 
 @pytest.mark.parametrize("url", ["app.example.com", "ftp://a/", "https://a@b/", "https://a\x00/", "https://a:99999/", "https://a/%zz", ""])

@@ -5,7 +5,15 @@ from urllib.parse import quote
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 
-from authorize.rpc.check_attributes import from_check_request, to_check_request, to_latin1_bytes
+from authorize.policy.mcp_message import NO_MESSAGE, McpMessage
+from authorize.rpc.check_attributes import (
+    MCP,
+    from_check_request,
+    mcp_extension,
+    parse_mcp_extension,
+    to_check_request,
+    to_latin1_bytes,
+)
 from foundation.errors import BadRequest
 from tests.support.client_certificates import authority
 from tests.unit.authorize.builders import HTTPS, request
@@ -31,6 +39,20 @@ def test_a_request_comes_back_the_same(original):
     assert (back.origin, back.access_control_request_method) == (original.origin, original.access_control_request_method)
     assert back.source_ip == original.source_ip
     assert [pair for pair in back.headers if pair[0].startswith(b"x-")] == list(original.headers)
+
+
+@pytest.mark.parametrize(
+    "message", [None, NO_MESSAGE, McpMessage("tools/call", tool='sü"rch'), McpMessage("resources/read", resources=("a:b", "a:c"))]
+)
+def test_an_mcp_message_comes_back_the_same(message: McpMessage | None) -> None:
+    check_request = to_check_request(request("/"), [], mcp_extension(message))
+    assert parse_mcp_extension(check_request.attributes.context_extensions) == message
+
+
+@pytest.mark.parametrize("written", ["", "x", "[]", '{"resources": 1}'])
+def test_malformed_mcp_message_is_an_error(written: str) -> None:
+    with pytest.raises(BadRequest):
+        parse_mcp_extension({MCP: written})
 
 
 def envoy_request(**http: object) -> pb.CheckRequest:

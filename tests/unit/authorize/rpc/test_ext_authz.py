@@ -1,5 +1,6 @@
 """Responses to gate's proxies and to external Envoys, and which callers are accepted."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.rpc import code_pb2
 
 from authorize.ext_authz_types import ExtAuthzDependencies
+from authorize.policy.mcp_message import McpMessage
 from authorize.policy.reasons import Reason
-from authorize.rpc.check_attributes import ROUTE, SYNC_TOKEN
+from authorize.rpc.check_attributes import ROUTE, SYNC_TOKEN, mcp_extension
 from authorize.rpc.ext_authz import CHECK
 from authorize.service import AuthorizeService
 from databroker.records import SESSION
@@ -37,6 +39,7 @@ POLICY = [
     {**APP, "prefix": "/bob", "allowed_users": ["bob@corp.com"]},
     {**APP, "prefix": "/cluster", "allow_any_authenticated_user": True, "cluster_service_account_token": "the-cluster-token"},
     {"from": "https://app.example.com", "prefix": "/gone", "redirect": {"host_redirect": "other.example.com"}},
+    {**APP, "prefix": "/mcp", "mcp": {}, "allowed_domains": ["corp.com"], "policy": [{"deny": {"mcp_tool": {"not_in": ["search"]}}}]},
     {**APP, "allowed_domains": ["corp.com"], "pass_identity_headers": True, "cors_allow_preflight": True},
 ]
 
@@ -104,6 +107,15 @@ async def test_allowed_request_gets_identity_headers_and_removals(envoy):
     assert "x-other" not in removed
     assert answer.dynamic_metadata["outcome"] == "ALLOWED"
     assert "s1" not in str(answer.dynamic_metadata)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_message_of_an_mcp_request_is_unknown_whatever_an_envoy_says(envoy, method):
+    """Only gate's own proxies read messages; what the context extension of another Envoy says does not count."""
+    said = mcp_extension(McpMessage("tools/call", tool="search"))
+    answer = await envoy.ask("/mcp", cookie=envoy.cookie(), method=method, extensions=said)
+    assert (answer.denied_response.status.code, answer.status.code) == (403, code_pb2.PERMISSION_DENIED)
+    assert json.loads(answer.denied_response.body)["error"]["code"] == -32010
 
 
 async def test_cached_response_is_not_shared_between_users(envoy):

@@ -6,6 +6,7 @@ import grpc
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 
+from authorize.policy.mcp_message import McpMessage
 from authorize.rpc import check_attributes
 from authorize.rpc.remote_authorizer import RemoteAuthorizer
 from databroker.replica import Replica
@@ -47,9 +48,11 @@ async def test_the_route_and_what_was_seen_go_with_the_question(tmp_path):
     remote = authorizer(tmp_path, channel)
     (route,) = remote.routes.routes()
     channel.metadata = {"outcome": "ALLOWED", "route": route.id, "trace": [STEP]}
-    assert (await remote.check(request(), [])).decision.is_allowed
+    asked = request(mcp=McpMessage("tools/call", tool="search"))
+    assert (await remote.check(asked, [])).decision.is_allowed
     extensions = channel.requests[0].attributes.context_extensions
     assert (extensions[check_attributes.ROUTE], extensions[check_attributes.SYNC_TOKEN]) == (route.id, "life:7")
+    assert check_attributes.parse_mcp_extension(extensions) == asked.mcp
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,6 @@ ABSENT = {
     "show_error_details": "error_details",
     "response": "^(response|static|direct_response)",
     "regex_priority_order": "priority",
-    "mcp": "^mcp",
     "upstream_tunnel": "upstream_tunnel",
     "circuit_breaker_thresholds": "circuit_breaker",
     "tls_upstream_allow_renegotiation": "renegotiation",

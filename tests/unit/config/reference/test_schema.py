@@ -14,6 +14,7 @@ from config.reference.schema import build_properties, json_schema
 from config.reference.setting_catalog import SettingKey, declared_keys, nested_models, route_keys, settings_by_topic
 from config.routes.policy.policy_tests import PolicyTest
 from config.routes.route_access_requests import AccessRequestSettings, BreakGlassSettings
+from config.routes.route_mcp import McpSettings
 from config.routes.route_redirect import RouteRedirect
 from config.routes.upstreams.load_balancing import ActiveRequestBias, LeastRequestSettings, MaglevSettings, RingHashSettings
 from config.routes.upstreams.upstream_credentials import BasicAuth
@@ -119,6 +120,7 @@ HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
     BrandSettings: lambda values: {"brand": values},
     CertificateFiles: lambda values: {"certificates": [{"cert": "fullchain.pem", "key": "privkey.pem", **values}]},
     AccessRequestSettings: lambda values: {"policy": [{**ROUTE, "access_requests": {"approvers": [{"groups": "leads"}], **values}}]},
+    McpSettings: lambda values: {"policy": [{**ROUTE, "mcp": values}]},
     BreakGlassSettings: lambda values: {
         "policy": [{**ROUTE, "access_requests": {"approvers": [{"groups": "a"}], "break_glass": {"allowed": [{"groups": "b"}], **values}}}]
     },

@@ -1,0 +1,147 @@
+"""MCP servers behind gate, with the server and the client of the official SDK: limited by policy, on each data plane."""
+
+import json
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+
+from tests.support.children import free_port
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.fork_server import run
+from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.mcp_server import McpServer
+
+TOOLS, OPEN = "tools.localhost", "open.localhost"
+JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+POLICY = [
+    {"deny": {"mcp_tool": {"not_in": ["search", "read_file"]}}},
+    {"deny": {"mcp_resource": {"not_starts_with": "docs://public/"}}},
+    {"deny": {"mcp_prompt": "destroy"}},
+]
+CURRENT, SESSIONS = "2026-07-28", "legacy"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[McpServer]:
+    with McpServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=["embedded", "workers", "envoy"])
+def gate(
+    request: pytest.FixtureRequest, provider: DevelopmentProvider, server: McpServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningGate]:
+    accounts = {"allowed_users": ["service_account/agent"], "allowed_groups": ["engineering"]}
+    approvers = {"approvers": [{"groups": "leads"}]}
+    builder = (
+        GateBuilder(provider.url)
+        .route(TOOLS, to=server.url, mcp={"path": "/mcp"}, policy=POLICY, **accounts, access_requests=approvers)
+        .route(OPEN, to=server.url, mcp={}, allow_public_unauthenticated_access=True)
+        .setting(groups_claim="groups", grpc_address=f"127.0.0.1:{free_port()}")
+        .setting(data_plane="envoy" if request.param == "envoy" else "embedded", workers="2" if request.param == "workers" else "1")
+    )
+    with builder.start(tmp_path_factory.mktemp(request.param)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def token(gate: RunningGate) -> str:
+    done = run("manage.py", "serviceaccount", "create", "agent", "--expires", "1h", "-config", gate.config_file)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+class Loopback(httpx2.AsyncHTTPTransport):
+    """Transport of the SDK's HTTP client that connects every host to this machine."""
+
+    async def handle_async_request(self, request: Any) -> Any:
+        name = request.url.host
+        request.extensions = {**request.extensions, "sni_hostname": name}
+        request.url = request.url.copy_with(host="127.0.0.1")
+        return await super().handle_async_request(request)
+
+
+@asynccontextmanager
+async def connected(gate: RunningGate, token: str, host: str = TOOLS, mode: str = CURRENT) -> AsyncIterator[Client]:
+    context = ssl.create_default_context(cafile=str(gate.certificates.authority))
+    transport, headers = Loopback(verify=context), {"Authorization": f"Bearer {token}"}
+    async with (
+        httpx2.AsyncClient(transport=transport, headers=headers, timeout=30) as http,
+        Client(streamable_http_client(gate.url(host, "/mcp"), http_client=http), mode=mode) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("mode", [CURRENT, SESSIONS])
+async def test_client_calls_what_policy_allows(gate: RunningGate, token: str, mode: str) -> None:
+    async with connected(gate, token, mode=mode) as client:
+        found = await client.call_tool("search", {"text": "x"})
+        assert found.content[0].text == "found x"
+        assert (await client.get_prompt("review", {"code": "c"})).messages
+        assert (await client.read_resource("docs://public/readme")).contents[0].text == "read me"
+        for call, name in (
+            (client.call_tool("delete_repo", {"name": "gate"}), "The tool delete_repo"),
+            (client.get_prompt("destroy", {"what": "all"}), "The prompt destroy"),
+            (client.read_resource("docs://secret/keys"), "The resource docs://secret/keys"),
+            (client.read_resource("docs://public/../secret/keys"), "The resource docs://public/../secret/keys"),
+        ):
+            with pytest.raises(MCPError, match=name) as refused:
+                await call
+            assert refused.value.error.code == -32010
+            assert refused.value.error.data["request_id"]
+            assert refused.value.error.data["rule"].startswith("policy[")
+
+
+async def post(gate: RunningGate, body: bytes | dict[str, Any], token: str = "", host: str = TOOLS, **headers: str) -> httpx.Response:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    sent = JSON | {name.replace("_", "-"): value for name, value in headers.items()}
+    async with gate.client() as client:
+        return await client.post(
+            gate.url(host, "/mcp"), content=content, headers=sent | ({"Authorization": f"Bearer {token}"} if token else {})
+        )
+
+
+def call(tool: str, id: Any = 7) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": {}}}
+
+
+async def test_refusals_are_json_rpc_errors(gate: RunningGate, token: str) -> None:
+    anonymous = await post(gate, call("search"))
+    assert (anonymous.status_code, anonymous.json()["id"], anonymous.json()["error"]["code"]) == (401, 7, -32010)
+    assert anonymous.headers["www-authenticate"].startswith("Bearer")
+    for refused, status, code in (
+        (await post(gate, call("delete_repo", "a"), token), 403, -32010),
+        (await post(gate, b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "method": "tools/call"}', token), 400, -32700),
+        (await post(gate, b"[]", token), 400, -32600),
+        (await post(gate, call("search"), token, Mcp_Name="read_file"), 400, -32020),
+        (await post(gate, call("search"), token, Content_Type="text/plain"), 400, -32600),
+        (await post(gate, call("search"), token, Origin="https://evil.example"), 403, -32010),
+        (await post(gate, call("x" * 300_000), token), 413, -32600),
+    ):
+        assert (refused.status_code, refused.json()["error"]["code"]) == (status, code), refused.text
+        assert refused.headers["content-type"] == "application/json"
+
+
+async def test_requests_to_other_paths_of_the_route_have_an_unknown_message(gate: RunningGate, token: str) -> None:
+    async with gate.client() as client:
+        headers = JSON | {"Authorization": f"Bearer {token}"}
+        hidden = await client.post(gate.url(TOOLS, "/other"), json=call("delete_repo"), headers=headers)
+        page = await client.get(gate.url(TOOLS, "/other"), headers=headers)
+    assert (hidden.status_code, page.status_code) == (403, 404)
+
+
+async def test_person_gets_the_page_and_the_link_to_request_access(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        page = await sign_in(client, gate.url(TOOLS, "/"), "alice")
+        assert page.status_code == 404, "of the MCP server"
+        refused = await client.post(gate.url(TOOLS, "/mcp"), json=call("delete_repo"), headers=JSON)
+    assert refused.status_code == 403
+    assert "delete_repo" in refused.json()["error"]["message"]
