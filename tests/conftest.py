@@ -1,4 +1,4 @@
-"""What holds for every test: no network beyond loopback, Django set up once, the environment left as it was."""
+"""Rules of every test: only the loopback network, one set-up of Django, and a restored environment."""
 
 import atexit
 import gc
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-# Settings never raise; without a configuration they give an in-memory database, which is what unit tests want.
+# Settings never raise. Without a configuration, they select an in-memory database, which unit tests need.
 os.environ["DJANGO_SETTINGS_MODULE"] = "gateproject.settings"
 os.environ["GATE_CONFIG"] = os.devnull + "/absent.yaml"
 
@@ -19,18 +19,18 @@ import certifi
 import django
 from hypothesis import settings
 
-# Nothing that is made until all tests are collected is garbage, and the collector would look through it again and again.
+# No object created before the end of the collection of tests is garbage, and each run of the garbage collector would scan all of them.
 gc.disable()
 django.setup()
-# An example is no slower for what another process does meanwhile.
+# No deadline, because other processes slow examples down.
 settings.register_profile("gate", deadline=None)
 settings.load_profile("gate")
 
 from tests.support.clock import clock  # noqa: E402, F401 - a fixture
 from tests.support.database import database, database_once  # noqa: E402, F401 - fixtures, which need Django
 
-# What httpx reads for each client that is told nothing of TLS, and OpenSSL for whoever trusts the system's authorities, our children too.
-# Nobody on loopback has a certificate of a public authority, and to load all of them takes a hundred times as long as one.
+# The default certificate authorities: httpx loads this file for each client without TLS settings, and OpenSSL in this and child processes.
+# No server on loopback has a certificate of a public authority, and loading all of them takes a hundred times as long as loading one.
 _one_authority = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----")
 _authorities = Path(tempfile.mkdtemp(prefix="gate-tests-")) / "authorities.pem"
 _authorities.write_text("".join(_one_authority[:2]) + "\n")
@@ -41,7 +41,7 @@ atexit.register(lambda: _maker == os.getpid() and shutil.rmtree(_authorities.par
 
 _connect = socket.socket.connect
 
-# What takes longest begins first and the many short files come last, so that no worker is left alone with a long one.
+# The slowest files start first and the many short files last, so that no worker ends alone with a slow file.
 SLOWEST_FIRST = [
     "attack/test_http_samples.py",
     "integration/test_silent_line.py",
@@ -95,12 +95,12 @@ def _environment_restored() -> Iterator[None]:
 
 
 def _environment() -> dict[str, str]:
-    """Without what pytest itself changes in the middle of a test."""
+    """Return the environment without the variable that pytest changes during a test."""
     return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests and all that they import stay to the end: no collection of what they make looks at them again."""
+    """Exempt the collected tests and their modules from garbage collection, because they live until the end."""
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -108,7 +108,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """What failed is shown with its source parsed, and no collection may come into that (tests/support/source_trees.py)."""
+    """Disable garbage collection while pytest parses the source of a failed test (tests/support/source_trees.py)."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

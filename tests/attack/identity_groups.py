@@ -118,7 +118,7 @@ def _swapped(stage: PushedStage, rule: str) -> Outcome:
 
 
 def _named_after_itself(stage: PushedStage, rule: str) -> Outcome:
-    """Who is in the group that is meant gets in, whatever it and others are called."""
+    """Members of the intended group are admitted, regardless of the names of groups."""
     stage.add_group(OTHER, rule)
     stage.add_group(rule, "nobody", stage.user)
     stage.until_proven(stage.user, stage.mallory)
@@ -155,7 +155,7 @@ def _of_the_same_id(stage: PushedStage, rule: str) -> Outcome:
 
 
 def _of_a_user(stage: PushedStage, rule: str) -> Outcome:
-    """Whatever a person is called, and whatever their ID token says of groups while the directory is the only source."""
+    """The names of a user, and groups in the ID token while the directory is the only source, grant nothing."""
     sub = new_user(name=rule, email=f"{new_user()}@corp.example", email_verified=True, groups=[rule], roles=[rule], group=rule)
     user = stage.add_user(sub, displayName=rule, nickName=rule, title=rule, groups=[{"value": rule}], roles=[{"value": rule}])
     browser = stage.browser()
@@ -171,7 +171,7 @@ STORIES: dict[str, Callable[[PushedStage, str], Outcome]] = {
     "made again under another id": _made_again,
     "and another, with their names exchanged": _swapped,
     "is not what it is called": _named_after_itself,
-    "and somebody who leaves it": _left,
+    "and a member that leaves it": _left,
     "in another, and another in it": _inside,
     "and another that takes its id": _of_the_same_id,
     "as what a person says of themselves": _of_a_user,

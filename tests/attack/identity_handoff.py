@@ -12,7 +12,7 @@ from tests.support.gate import AUTHENTICATE_HOST
 
 HOSTS = (ANYONE, OTHER, CORP)
 PATHS = ("/", "/deep/page?x=1&y=2", "/%C3%BC?next=//evil.example")
-# What the browser that receives the link already has.
+# State of the browser that receives the link.
 VICTIMS = ("fresh", "on its way", "signed in", "signed in elsewhere", "many attempts")
 
 
@@ -53,7 +53,7 @@ def _callback_elsewhere(stage: Stage, host: str, path: str, kind: str) -> Outcom
 def _hand_over_elsewhere(stage: Stage, host: str, path: str, kind: str) -> Outcome:
     attacker, victim = stage.browser(), _victim(stage, kind, host)
     answer = victim.open(_hand_over_url(stage, attacker, host, path))
-    # Whoever is signed in just goes on, as who they are.
+    # A signed-in user continues as the same user.
     expect(answer.status == (302 if kind == "signed in" else 400), f"answered with status {answer.status}")
     return _never_alice(stage, victim, host, attacker)
 
@@ -71,7 +71,7 @@ def _hand_over_url(stage: Stage, browser: Browser, host: str, path: str = "/", s
 
 
 def _bent(stage: Stage, host: str, bend: Callable[[Stage, Browser, str], str | None]) -> Outcome:
-    """`bend` returns the link to open, None where it has opened what there is; then nobody may be signed in at the host."""
+    """Open the link that `bend` returns (None if it has opened the link itself), and expect no session at the host."""
     browser = stage.browser()
     url = bend(stage, browser, host)
     if url is not None:
@@ -141,7 +141,7 @@ def _attempt_of_another_host(stage: Stage, browser: Browser, host: str) -> str:
 
 
 def _attempt_of_the_provider(stage: Stage, browser: Browser, host: str) -> str:
-    """The two purposes of attempts have keys of their own."""
+    """Attempts have two purposes, each with a separate key."""
     callback_url = stage.picked(browser, "alice", host)
     of_provider = next(iter(_attempts(browser, AUTHENTICATE_HOST).values()))
     url = browser.open(callback_url).location

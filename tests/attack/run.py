@@ -271,5 +271,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # `python -m` would load this module a second time beside the one that the attacks import.
+    # Because the attacks import this module, running `__main__` itself would load it twice.
     sys.exit(importlib.import_module("tests.attack.run").main())

@@ -1,4 +1,4 @@
-"""The installed product has no manage.py: its texts name the command `gate`."""
+"""Texts of the product name the command `gate`, because an installation has no manage.py."""
 
 import ast
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from tests.repo.test_layout import ROOT
 from tests.support.source_trees import parsed
 
 PACKAGES = ("authenticate", "authorize", "config", "databroker", "foundation", "gateproject", "proxy")
-# The page of the command line has a table of both names, for a checkout.
+# The command line page has a table of both names, for a checkout.
 ALLOWED = {"gateproject/management/cli_docs.py"}
 
 
 def texts_of(file: Path) -> Iterator[str]:
-    """Texts of a file that users may see: strings of Python without docstrings, everything of catalogues and templates."""
+    """Return the texts of a file that users may see: Python strings except docstrings, and complete catalogues and templates."""
     content = file.read_text()
     if file.suffix != ".py":
         yield content

@@ -1,4 +1,4 @@
-"""Files in deploy/ are well formed, run the configurations of examples/split, and give no process more than it needs."""
+"""Files in deploy/ are well formed, run the configurations of examples/split, and grant each process only required privileges."""
 
 import base64
 import re
@@ -149,7 +149,7 @@ def test_the_image_is_made_of_what_a_wheel_needs_and_of_nothing_else() -> None:
     assert stored == PACKAGES | files
     assert all((ROOT / name).exists() for name in stored)
     bases = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
-    # Packages installed in one image run in the other.
+    # Packages that are installed in one image run in the other.
     assert bases == ["python:3.13-slim"] * 2
     last = DOCKERFILE.rpartition("\nFROM ")[2]
     assert re.findall(r"^COPY (.+)$", last, re.MULTILINE) == ["--from=build /opt/gate /opt/gate"]

@@ -1,4 +1,4 @@
-"""Commands in the documentation exist, with the options that they are shown with."""
+"""Commands and options in the documentation exist."""
 
 import re
 import shlex
@@ -25,7 +25,7 @@ _FENCE = re.compile(r"^ *```[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
 
 def commands_in(text: str) -> Iterator[str]:
-    """Command lines of `gate`: of blocks those at which a command may begin, of the rest the code spans that begin with one."""
+    """Return the `gate` command lines: lines of code blocks at which a command may start, and code spans that start with one."""
     for block in _FENCE.findall(text):
         for line in block.replace("\\\n", " ").splitlines():
             if (found := re.match(r"\s*(?:\$ |sudo )?gate ([^#|]*)", line)) and "=" not in line.partition("gate ")[0]:
@@ -41,7 +41,7 @@ def declared(name: str) -> DeclaredArguments:
 
 
 def problem_of(line: str) -> str:
-    """Part of a command line that does not exist, "" for none."""
+    """Return the part of a command line that does not exist, "" for none."""
     names = {short: name for short, name, _ in COMMANDS}
     command, *texts = shlex.split(line.replace("...", "").replace("[", "").replace("]", ""))
     if command not in names:

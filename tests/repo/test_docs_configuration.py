@@ -69,7 +69,7 @@ def completed(text: str) -> dict[str, Any]:
 
 
 def files_named(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str, Any]]:
-    """(key, file name, object that holds the key)."""
+    """Return (key, file name, object that contains the key)."""
     if isinstance(value, list):
         for element in value:
             yield from files_named(element, path)

@@ -1,4 +1,4 @@
-"""The configuration on a page about a front proxy is part of the example file that the tests run."""
+"""The configuration on each page about a front proxy is part of the example file that the tests run."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ BLOCK = re.compile(r"^```\w+ title=\"(?P<title>[^\"]+)\"\n(?P<text>.*?)^```$", r
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines without indentation, comments and blank lines."""
+    """Return the lines without indentation, comments and blank lines."""
     return [line for line in (re.sub(r"\s+# .*", "", line).strip() for line in text.splitlines()) if line and not line.startswith("#")]
 
 

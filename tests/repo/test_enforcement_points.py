@@ -4,7 +4,7 @@ from collections import Counter
 
 from gateproject.checkout.enforcement_points import SECTIONS, enforcement_points
 
-# A rule that is added or dropped is added or dropped here, too: a marker that is lost by an edit is noticed.
+# Add and remove rules here too, so that this test finds a marker that an edit removes by accident.
 RULES = {
     "Requests": {
         "Client IP and trusted proxies",

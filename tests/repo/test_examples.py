@@ -1,4 +1,4 @@
-"""Every example is a configuration that loads, as soon as its secrets and files are there."""
+"""Every example is a valid configuration once its secrets and files exist."""
 
 import base64
 import hashlib
@@ -35,7 +35,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
 
 
 def completed(example: Path, directory: Path, certificate: CertificateFiles) -> Path:
-    """The example in `directory`, with secrets in it and the files beside it that it names."""
+    """Copy the example to `directory`, with secrets and with the files that it names."""
     text = example.read_text()
     for placeholder, secret in PLACEHOLDERS.items():
         text = text.replace(placeholder, secret)
@@ -49,7 +49,7 @@ def completed(example: Path, directory: Path, certificate: CertificateFiles) -> 
 
 
 def secrets(example: Path, certificate: CertificateFiles) -> dict[str, str]:
-    """Variables that an example expects."""
+    """Return the environment variables that an example expects."""
     left = {} if "identity_providers:\n" in example.read_text() else {"IDP_CLIENT_SECRET": "given-by-the-provider"}
     if "signing_key_file" not in example.read_text():
         left["SIGNING_KEY"] = base64.b64encode(certificate.key.read_bytes()).decode()

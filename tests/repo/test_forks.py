@@ -1,4 +1,4 @@
-"""Tests in several processes report what tests in one would."""
+"""Tests in several processes report the same outcomes as tests in one."""
 
 import os
 import subprocess

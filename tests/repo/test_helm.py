@@ -1,4 +1,4 @@
-"""The chart: Helm renders it, Kubernetes knows what comes of it, gate accepts the configurations, nothing has more than it needs."""
+"""The chart renders, matches the schemas of Kubernetes, contains valid configurations of gate, and grants only required privileges."""
 
 import base64
 import hashlib
@@ -22,7 +22,7 @@ from tests.support.children import ROOT
 SERVICES = ("databroker", "authorize", "authenticate", "proxy")
 VALUES = {path.name.removesuffix("-values.yaml"): path.read_text() for path in sorted((CHART / "ci").glob("*-values.yaml"))}
 IN_DOCS = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs" / "operations" / "kubernetes.md").read_text(), re.MULTILINE | re.DOTALL)
-# Custom resources have no schema there: the fields that users look for.
+# Custom resources have no schema there, so these fields are checked.
 OTHERS = {"ServiceMonitor": ("selector", "endpoints"), "Certificate": ("secretName", "issuerRef"), "Issuer": ()}
 
 IN_EXAMPLES = {path.parent.name: path.read_text() for path in sorted((ROOT / "examples").glob("*/values.yaml"))}
@@ -33,7 +33,7 @@ each_values = pytest.mark.parametrize(
 
 
 def with_(name: str, **changes: Any) -> str:
-    """The values of that name, with dotted keys changed (`__` is the dot)."""
+    """Return the values of that name, with changed dotted keys (`__` is the dot)."""
     content = yaml.safe_load(VALUES[name])
     for dotted, value in changes.items():
         *places, key = dotted.split("__")
@@ -73,7 +73,7 @@ def container_of(deployment: Manifest) -> Manifest:
 
 
 def secrets_of(deployment: Manifest) -> dict[str, bool]:
-    """Name -> whether it may be missing."""
+    """Return for each name whether it may be missing."""
     found = {each["name"]: each["valueFrom"]["secretKeyRef"] for each in container_of(deployment)["env"] if "valueFrom" in each}
     assert all(ref["name"] == "gate-secrets" and ref["key"] == name for name, ref in found.items())
     return {name: ref["optional"] for name, ref in found.items()}
@@ -86,7 +86,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
 
 @pytest.fixture(scope="module")
 def secrets(certificate: CertificateFiles) -> dict[str, str]:
-    """The Secret of an operator, whole."""
+    """Return the complete Secret of an operator."""
     return {
         "SHARED_SECRET": base64.b64encode(hashlib.sha256(b"shared").digest()).decode(),
         "COOKIE_SECRET": base64.b64encode(hashlib.sha256(b"cookie").digest()).decode(),
@@ -117,7 +117,7 @@ def test_gate_accepts_the_configuration_of_each_pod_with_the_secrets_that_it_get
             assert (path in text) <= (path in there), f"{name} has {path}"
             text = text.replace(path, str(directory))
         checked = check_content(text.encode(), ".yaml", needed, tmp_path, ALL_CONFIG_CHECKS)
-        # The Service leads 443 and 80 here.
+        # The Service forwards ports 443 and 80 here.
         problems = [str(problem) for problem in (*checked.errors, *checked.warnings) if "the ACME CA connects" not in str(problem)]
         assert problems == [], name
 
@@ -234,7 +234,7 @@ def test_services_are_called_by_the_names_in_their_certificates() -> None:
         host = f"{RELEASE}-{service}.{NAMESPACE}.svc"
         assert config[f"{service}_service_url"] == f"https://{host}:5443"
         assert certificates[f"{RELEASE}-{service}-internal"]["spec"]["dnsNames"] == [host]
-        # Every address: callers spread their calls by themselves.
+        # All addresses, because callers distribute their calls themselves.
         assert services[f"{RELEASE}-{service}"]["spec"]["clusterIP"] == "None"
     people = certificates[RELEASE]["spec"]
     assert (people["dnsNames"], people["secretName"]) == (["authenticate.example.com", "app.example.com"], "gate-tls")

@@ -11,8 +11,7 @@ import yaml
 from tests.support.charts import KUBERNETES, Manifest, of_kind, rendered
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-# Their schemas are in no package: gateways' own controllers refuse what is wrong in them, and the real Envoy is asked in
-# tests/contract/test_scenarios.py.
+# No package contains their schemas. The gateways' controllers reject invalid resources, and tests/contract/test_scenarios.py runs Envoy.
 OF_GATEWAYS = {
     "gateway.networking.k8s.io/v1": {"Gateway", "HTTPRoute"},
     "gateway.networking.k8s.io/v1beta1": {"ReferenceGrant"},

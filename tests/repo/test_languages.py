@@ -1,4 +1,4 @@
-"""Languages: what pages say is in every catalogue, and what is in a catalogue is said."""
+"""Every text of the pages is in every catalogue, and every text of a catalogue is on a page."""
 
 import ast
 import re
@@ -14,9 +14,9 @@ from tests.repo.test_layout import ROOT, trees
 from tests.support.catalogues import catalogue_path, compiled, po, renewed, texts, written
 
 PLACEHOLDER = re.compile(r"%\((\w+)\)s|<[^>]+>")
-# Functions whose words are for people, and where they stand: the number of the first such argument, and the names of others.
+# Functions with texts for users: the position of the first such argument, and the names of the others.
 _TEXT_FUNCTIONS = {"render_error": (2, {"reason", "advice", "links"}), "Deny": (1, {"reason", "advice", "links"}), "_handler": (1, set())}
-# For the people who set something up, or for programs: English.
+# Texts for operators and client applications are English.
 ENGLISH_ALONE = {"proxy/verdict_builder.py", "gateproject/admin_site.py"}
 
 
@@ -35,7 +35,7 @@ def test_a_translation_has_the_same_places_and_is_certain(language: str) -> None
             assert not message.fuzzy, message.id
             for form in _forms(message.string):
                 assert sorted(PLACEHOLDER.findall(form)) == sorted(PLACEHOLDER.findall(_forms(message.id)[-1])), message.id
-                # A message without places is taken as it is, what a template says never.
+                # A message without placeholders is used unchanged; a text of a template never is.
                 if PLACEHOLDER.search(form) or any(file.endswith(".html") for file, _ in message.locations):
                     assert form % dict.fromkeys(PLACEHOLDER.findall(form), "") is not None
                 assert form == form.strip()
@@ -60,7 +60,7 @@ def test_the_texts_are_found() -> None:
 
 
 def test_texts_for_users_are_messages() -> None:
-    """A plain text would stay English on every page."""
+    """A plain string would stay English on every page."""
     places = [f"{path}:{line} {text!r}" for path, line, text in _plain_text() if str(path) not in ENGLISH_ALONE]
     assert places == []
 
@@ -79,7 +79,7 @@ def _name(function: ast.expr) -> str:
 
 
 def _literals(value: ast.expr) -> Iterator[ast.expr]:
-    """Texts that are no message: words with a space between them; what is given to a message is looked at by babel."""
+    """Return strings with a space that are not messages. Babel checks the arguments of messages."""
     if isinstance(value, ast.Tuple | ast.List):
         for each in value.elts:
             yield from _literals(each)
@@ -102,7 +102,7 @@ def test_templates_have_no_untranslated_text() -> None:
 
 
 def test_templates_translate_only_their_text() -> None:
-    """`_` makes markup of what it is given: what comes from outside goes through the filter `words`, which makes none."""
+    """`_` treats its argument as markup, so external values need the filter `words`, which escapes them."""
     for template in (ROOT / "foundation/templates").rglob("*.html"):
         for values in re.findall(r"\b(?:_|gettext|ngettext)\(\s*([^\s])", template.read_text()):
             assert values == '"', template

@@ -1,4 +1,4 @@
-"""The shape of the tree is a promise, too: every package is tested where one looks for it, and files stay small."""
+"""Layout of the tree: the tests of each package are at the matching path, and files and functions stay small."""
 
 import ast
 import gc
@@ -18,7 +18,7 @@ SOURCES = sorted(
     if path.name != "__init__.py" and "migrations" not in path.parts and not path.name.endswith("_pb2.py")
 )
 
-# Class names that stand more than once, each with the reason.  This list may only shrink.
+# Class names that exist more than once, each with the reason.  This list may only shrink.
 SHARED_NAMES = {
     "Command": "Django finds a command of manage.py by this name",
     "Meta": "Django's options of a model",
@@ -28,14 +28,14 @@ SHARED_NAMES = {
 
 @cache
 def trees() -> dict[Path, ast.Module]:
-    """Parsed for the tests that look at them, not by each process that collects the tests."""
+    """Parse the sources for the tests that need them, not in each process that collects tests."""
     made = {source: parsed((ROOT / source).read_text()) for source in SOURCES}
     gc.freeze()  # they stay to the end: no collection looks at them again
     return made
 
 
 def test_every_package_has_its_tests_where_one_looks_for_them() -> None:
-    """At its own path: under tests/integration what means nothing without another program, else under tests/unit, which needs none."""
+    """The path matches the package: under tests/integration if the package needs another program, else under tests/unit."""
     tested = {test.parent.relative_to(ROOT / "tests" / kind) for kind in ("unit", "integration") for test in _tests(kind)}
     formats = Path("gateproject/formats/en")  # what the admin shows is tested
     assert sorted({source.parent for source in SOURCES} - tested - {formats}) == []
@@ -66,7 +66,7 @@ def test_functions_stay_within_fifty_lines() -> None:
 
 
 def test_a_class_name_stands_once() -> None:
-    """A leading underscore and capitals make no other name."""
+    """Names that differ only in a leading underscore or in case count as equal."""
     places: dict[str, list[str]] = {}
     for source in SOURCES:
         for node in ast.walk(trees()[source]):

@@ -30,7 +30,7 @@ def test_the_page_gives_the_level_of_each_event() -> None:
     [
         ('log.info("a")', {("a", "info")}),
         ('log.exception("a")', {("a", "error")}),
-        ('def f(bad):\n    tell = log.warning if bad else log.info\n    tell("a")', {("a", "")}),
+        ('def f(bad):\n    write = log.warning if bad else log.info\n    write("a")', {("a", "")}),
         ('EVENT = "a"\ngetattr(log, level)(EVENT)', {("a", "")}),
         ('X = BoundedLog("a")\nY = BoundedLog("b", level="info")', {("a", "warning"), ("b", "info")}),
         ('def f(event):\n    log.error(event)\nf("a")\nf("b")', {("a", ""), ("b", "")}),

@@ -25,7 +25,7 @@ TURNS = "unit/proxy/listener/test_fair_selector.py::test_loop_uses_priorities_an
 IDLE_LINES = "integration/databroker/store/test_redis_store.py::test_a_line_that_was_silent_is_used_again_at_once"
 CLUSTER = "integration/databroker/store/test_redis_client.py::test_a_cluster_that_was_away_is_found_again"
 
-# (library, None for Python's own; where it is used; name) -> where it is tested.
+# (library, None for Python's; file that uses it; name) -> its test.
 USED = {
     ("aiohttp", "proxy/upstreams/upstream_client.py", "_family"): f"{UPSTREAMS}::test_only_addresses_of_the_chosen_family_are_used",
     ("aiohttp", "proxy/upstreams/upstream_client.py", "_factory"): f"{UPSTREAMS}::test_connections_are_reused",
@@ -56,7 +56,7 @@ USED = {
     ),
     ("twisted", "proxy/listener/half_close.py", "_flushSendBIO"): HALF_CLOSE,
     ("twisted", "proxy/listener/half_close.py", "_tlsConnection"): HALF_CLOSE,
-    # pyOpenSSL, which Twisted's bound holds.
+    # pyOpenSSL, whose version the bound of Twisted limits.
     ("twisted", "proxy/listener/tls/server_certificates.py", "_lib"): (
         "unit/proxy/listener/tls/test_server_certificates.py::test_current_versions_are_spoken_with_forward_secrecy"
     ),
@@ -78,13 +78,13 @@ USED = {
         "_delete_view",
     ): "unit/databroker/admin/test_session_admin.py::test_deleting_a_session_ends_it_in_the_broker",
 }
-# Documented in spite of its name: enums, Django's models, named tuples.
+# Documented despite the underscore: enums, Django's models, named tuples.
 DOCUMENTED = {"_value_", "_meta", "_replace"}
 
 
 def test_each_private_name_of_others_has_its_test() -> None:
     used = {(str(source), name) for source, tree in trees().items() for name in _private_of_others(tree)}
-    # A private name of another module of gate: what that module defines.
+    # A private name that another module of gate defines.
     own_files = {name for tree in trees().values() for name in _defined(tree)}
     listed = {(path, name) for _, path, name in USED}
     assert {each for each in used if each[1] not in own_files} - listed == set(), "lacks a row in USED"
@@ -103,7 +103,7 @@ def test_each_library_has_an_upper_bound() -> None:
 
 
 async def test_aiohttp_has_them_all() -> None:
-    """A connection without one would hang rather than fail."""
+    """Without one, a connection would hang instead of failing."""
     loop = asyncio.get_running_loop()
     protocol, connector = UpstreamConnection(loop), TCPConnector()
     owners = (protocol, connector, StreamReader(protocol, 1, loop=loop))

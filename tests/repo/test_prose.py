@@ -1,4 +1,4 @@
-"""The prose check of what users read: it finds what it is for, and the tree passes it."""
+"""The prose check finds the habits that it is made for, and the texts for users pass it."""
 
 import subprocess
 import sys

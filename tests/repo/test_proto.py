@@ -1,4 +1,4 @@
-"""Generated code matches its source: it is not edited, and it is current."""
+"""Generated code matches its source: it is unedited and current."""
 
 import subprocess
 import sys

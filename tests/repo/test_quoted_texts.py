@@ -1,4 +1,4 @@
-"""Tests assert facts (key, status, log event, the named thing), so that a wording can change where it is written, and only there."""
+"""Tests assert facts (key, status, log event, the named object) and quote no sentence, so that a text changes in one place."""
 
 import pytest
 

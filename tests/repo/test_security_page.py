@@ -1,4 +1,4 @@
-"""docs/security promises nothing that no test enforces: every test and every class of attacks that its pages name exists."""
+"""Tests enforce all promises of docs/security: every test and every class of attacks that its pages name exists."""
 
 import re
 from pathlib import Path

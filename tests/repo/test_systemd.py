@@ -1,4 +1,4 @@
-"""The unit of systemd: accepted and measured by systemd itself, and what it lets a process write to is where the examples write."""
+"""systemd accepts and rates the unit, and the unit makes the directories writable to which the examples write."""
 
 import re
 import subprocess
@@ -22,7 +22,7 @@ def analyzed(*arguments: str | Path) -> str:
 
 
 def writable_for(instance: str) -> Path:
-    """Directories that the unit lets a process write to."""
+    """Return the directories that the unit makes writable."""
     (state,) = re.findall(r"^StateDirectory=(.+)$", UNIT.read_text(), re.MULTILINE)
     return Path("/var/lib") / state.replace("%i", instance)
 
@@ -55,7 +55,7 @@ def test_without_a_data_directory_data_are_where_the_unit_lets_a_process_write()
 
 @pytest.fixture
 def unit(tmp_path: Path) -> Path:
-    """The unit for a machine where gate is installed: only the paths of that are not here."""
+    """Write the unit with paths that exist here instead of those of an installation."""
     (tmp_path / UNIT.name).write_text(UNIT.read_text().replace("/opt/gate/bin/gate", "/bin/true"))
     return tmp_path / UNIT.name
 
@@ -70,14 +70,14 @@ def test_systemd_knows_every_key_of_the_unit(unit: Path) -> None:
 
 
 def test_the_unit_exposes_little(unit: Path) -> None:
-    """Ports, sockets and the network are what a proxy is for; callbacks of cffi need memory that may be written and executed."""
+    """A proxy needs ports, sockets and the network, and callbacks of cffi need memory that is writable and executable."""
     (exposure,) = re.findall(r"Overall exposure level for \S+: ([\d.]+) ", analyzed("security", "--offline=true", "--no-pager", unit))
     assert float(exposure) < MAX_EXPOSURE
 
 
 def test_unit_has_readiness_and_watchdog() -> None:
     lines = UNIT.read_text().splitlines()
-    # Children notify, too: with `workers` the process that systemd started serves no requests.
+    # Children notify too: with `workers`, the process that systemd started serves no requests.
     assert {"Type=notify", "NotifyAccess=all", "Restart=on-failure", "ExecReload=/bin/kill -HUP $MAINPID"} <= set(lines)
     assert [line for line in lines if line.startswith("WatchdogSec=")] == ["WatchdogSec=60"]
 
