@@ -136,7 +136,7 @@ def _upgrade_offer(incoming: IncomingRequest, route: Route, enforcer: Enforcer) 
 
     Raises BadRequest if the handshake is invalid or the route does not allow the protocol.
     """
-    method, headers, own_origin = (
+    method, headers, route_origin = (
         incoming.scope["method"],
         incoming.scope["headers"],
         f"{route.from_.scheme}://{incoming.request.host_port}",
@@ -145,7 +145,7 @@ def _upgrade_offer(incoming: IncomingRequest, route: Route, enforcer: Enforcer) 
         if is_websocket_request(headers):
             if not route.allow_websockets:
                 raise NotDelegable(WEBSOCKETS_DISABLED_ERROR)
-            require_allowed_origin([value for name, value in headers if name == b"origin"], own_origin, route.websocket_origins)
+            require_allowed_origin([value for name, value in headers if name == b"origin"], route_origin, route.websocket_origins)
         if not route.allow_spdy and SpdyOffer.is_requested(headers):
             raise NotDelegable(SPDY_DISABLED_ERROR)
         return None
@@ -159,7 +159,7 @@ def _upgrade_offer(incoming: IncomingRequest, route: Route, enforcer: Enforcer) 
         return None
     if not route.allow_websockets:
         raise HandshakeRefused(403, WEBSOCKETS_DISABLED_ERROR)
-    return parse_handshake(method, headers, own_origin, route.websocket_origins)
+    return parse_handshake(method, headers, route_origin, route.websocket_origins)
 
 
 def is_websocket_request(headers: Sequence[Header]) -> bool:

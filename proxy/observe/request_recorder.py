@@ -112,7 +112,7 @@ class RequestRecorder:
 
 
 class PageLog:
-    """Access log of a request that no route matches: a page of gate, an unknown host, or a request that can't be parsed.
+    """Access log of a request that no route handles: a page of gate, an unknown host, or a request that can't be parsed.
 
     Error pages display the request id, by which an administrator finds this line.
     """

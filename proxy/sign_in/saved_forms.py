@@ -95,7 +95,7 @@ class SavedForms:
         self._slot_key = derive_key(options.cookie_secret[0], "places of kept forms")
         self._broker = broker
         self._scheme_for = scheme_for
-        self._readers = ConcurrencyLimit(MAX_CONCURRENT_READS, MAX_READS_PER_CLIENT, options.process_count)
+        self._read_limit = ConcurrencyLimit(MAX_CONCURRENT_READS, MAX_READS_PER_CLIENT, options.process_count)
 
     async def save(
         self, incoming: IncomingRequest, receive: Receive, now: float, *, is_replayable: bool = True
@@ -116,12 +116,12 @@ class SavedForms:
         if length.isdecimal() and int(length) > MAX_FORM_BYTES:
             return NotSaved(TOO_LARGE)
         network = client_network(incoming.client_address)
-        if not self._readers.acquire(network):
+        if not self._read_limit.acquire(network):
             return NotSaved(NO_SLOT)
         try:
             body = await _read_body(receive, MAX_FORM_BYTES)
         finally:
-            self._readers.release(network)
+            self._read_limit.release(network)
         return NotSaved(TOO_LARGE) if body is None else await self._store(self._broker, incoming, body, now)
 
     async def _store(self, broker: BrokerClient, incoming: IncomingRequest, body: bytes, now: float) -> SavedForm | NotSaved:
@@ -129,8 +129,8 @@ class SavedForms:
         header = {"target": _target(incoming), "content_type": incoming.header(b"content-type"), "sent_at": now}
         nonce = os.urandom(NONCE_BYTES)
         # Only the browser has the key, so the store contains no readable form.
-        box = nonce + AESGCM(key).encrypt(nonce, json.dumps(header).encode() + b"\n" + body, _audience(id, host_port).encode())
-        data, expires_at = {"box": to_text(box)}, now + LIFETIME
+        ciphertext = nonce + AESGCM(key).encrypt(nonce, json.dumps(header).encode() + b"\n" + body, _audience(id, host_port).encode())
+        data, expires_at = {"box": to_text(ciphertext)}, now + LIFETIME
         for slot in self._slots(incoming.client_address, len(body)):
             try:
                 await broker.put(SAVED_FORM, slot, data, expires=expires_at, only_if_version=0)
@@ -198,17 +198,17 @@ class SavedForms:
         Browsers send Sec-Fetch-Site, older ones Origin.  A client that sends neither is no browser.
         """
         site, origin = incoming.header(b"sec-fetch-site"), incoming.header(b"origin")
-        own_origin = f"{self._scheme_for(incoming.request.host, incoming.request.port)}://{incoming.request.host_port}"
+        route_origin = f"{self._scheme_for(incoming.request.host, incoming.request.port)}://{incoming.request.host_port}"
         if site:
             # "null": the page hides its address (Referrer-Policy: no-referrer).
-            return site == "same-origin" and origin in ("", "null", own_origin)
-        return origin == own_origin
+            return site == "same-origin" and origin in ("", "null", route_origin)
+        return origin == route_origin
 
     def _slots(self, client_address: str, size: int) -> list[str]:
         """Return the slots for this client's forms.  The hash is keyed, so that clients can't compute which of them share slots."""
         name, _, count = next(shelf for shelf in SIZE_CLASSES if size <= shelf[1])
         digest = blake2b(client_network(client_address).encode(), key=self._slot_key, digest_size=4 * SLOTS_PER_CLIENT).digest()
-        numbers = [int.from_bytes(digest[at : at + 4], "big") % count for at in range(0, len(digest), 4)]
+        numbers = [int.from_bytes(digest[offset : offset + 4], "big") % count for offset in range(0, len(digest), 4)]
         return [f"{name}/{number}" for number in dict.fromkeys(numbers)]
 
     def _cookie(self, id: str, value: str, max_age: int) -> str:

@@ -78,20 +78,20 @@ class FrameScanner:
     def feed(self, data: bytes) -> bytes:
         if self._buffered:
             data, self._buffered = self._buffered + data, b""
-        at, end = self._remaining, len(data)
-        while at < end:
+        offset, end = self._remaining, len(data)
+        while offset < end:
             if self.close_seen or self.error is not None:
                 # RFC 6455 5.5.1: nothing follows a Close frame.
-                data, end = data[:at], at
+                data, end = data[:offset], offset
                 break
-            size = self._frame(data, at, end)
+            size = self._frame_size(data, offset, end)
             if size == 0:
                 if self.error is None:
-                    self._buffered = data[at:]
-                data, end = data[:at], at
+                    self._buffered = data[offset:]
+                data, end = data[:offset], offset
                 break
-            at += size
-        self._remaining = at - end
+            offset += size
+        self._remaining = offset - end
         return data
 
     def drain_frame(self, data: bytes) -> bytes:
@@ -102,19 +102,19 @@ class FrameScanner:
             self.feed(rest)
         return passed
 
-    def _frame(self, data: bytes, at: int, end: int) -> int:
-        """Return the size of the frame at `at`, or 0 if its header is incomplete or invalid."""
-        if end - at < 2:
+    def _frame_size(self, data: bytes, offset: int, end: int) -> int:
+        """Return the size of the frame at `offset`, or 0 if its header is incomplete or invalid."""
+        if end - offset < 2:
             return 0
-        first, second = data[at], data[at + 1]
+        first, second = data[offset], data[offset + 1]
         length = second & _LENGTH
         header = 2
         if length > MAX_CONTROL_BYTES:
             header = 4 if length == 126 else 10
-            if end - at < header:
+            if end - offset < header:
                 return 0
             shortest = 126 if header == 4 else 0x10000
-            length = int.from_bytes(data[at + 2 : at + header], "big")
+            length = int.from_bytes(data[offset + 2 : offset + header], "big")
             if length < shortest:
                 return self._reject(PROTOCOL_ERROR, "a frame's length is not written in the shortest form")
         if not self._is_allowed(first, second, length, header):

@@ -50,7 +50,7 @@ class Handshake(Upgrade):
 
 
 # enforcement-point: Requests: WebSocket handshake and Origin
-def parse_handshake(method: str, headers: Iterable[Header], own_origin: str, allowed_origins: Sequence[str]) -> Handshake:
+def parse_handshake(method: str, headers: Iterable[Header], route_origin: str, allowed_origins: Sequence[str]) -> Handshake:
     """Parse the handshake of a request.  Raises HandshakeRefused if it is invalid or its origin is not allowed."""
     by_name = group_by_name(headers)
     keys = by_name.get(b"sec-websocket-key", [])
@@ -63,7 +63,7 @@ def parse_handshake(method: str, headers: Iterable[Header], own_origin: str, all
         raise HandshakeRefused(426, reason, ((b"sec-websocket-version", _VERSION), (b"upgrade", b"websocket")))
     if len(keys) != 1 or not _KEY.fullmatch(keys[0]):
         raise HandshakeRefused(400, "Sec-WebSocket-Key must be 16 bytes in base64, once")
-    require_allowed_origin(by_name.get(b"origin", []), own_origin, allowed_origins)
+    require_allowed_origin(by_name.get(b"origin", []), route_origin, allowed_origins)
     return Handshake(
         key=keys[0],
         protocols=frozenset(list_elements(by_name.get(b"sec-websocket-protocol", []))),
@@ -72,12 +72,12 @@ def parse_handshake(method: str, headers: Iterable[Header], own_origin: str, all
     )
 
 
-def require_allowed_origin(request_origins: Iterable[bytes], own_origin: str, allowed_origins: Sequence[str]) -> None:
+def require_allowed_origin(request_origins: Iterable[bytes], route_origin: str, allowed_origins: Sequence[str]) -> None:
     """Raise HandshakeRefused if the origin is not allowed.
 
     This is the only protection against cross-site WebSockets, because browsers send cookies with them and let the page read them.
     """
-    allowed = {origin.encode() for origin in (own_origin, *allowed_origins)}
+    allowed = {origin.encode() for origin in (route_origin, *allowed_origins)}
     if any(origin.lower() not in allowed for origin in request_origins):
         raise HandshakeRefused(403, "pages of another origin may not open this websocket")
 

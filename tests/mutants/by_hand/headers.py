@@ -237,9 +237,9 @@ forms.without(
     "SavedForms._is_same_origin",
     replaced('site == "same-origin"', 'site in ("same-origin", "same-site")'),
 )
-forms.without("Origin has a say beside Sec-Fetch-Site", "SavedForms._is_same_origin", always('origin in ("", "null", own_origin)'))
+forms.without("Origin has a say beside Sec-Fetch-Site", "SavedForms._is_same_origin", always('origin in ("", "null", route_origin)'))
 forms.without(
-    "who names no origin is not trusted", "SavedForms._is_same_origin", replaced("origin == own_origin", 'origin in ("", own_origin)')
+    "who names no origin is not trusted", "SavedForms._is_same_origin", replaced("origin == route_origin", 'origin in ("", route_origin)')
 )
 forms.without("an address has a few places", "SavedForms._store", omits("only_if_version"))
 forms.without(

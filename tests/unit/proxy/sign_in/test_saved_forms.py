@@ -157,7 +157,7 @@ async def test_a_whole_ipv6_network_is_one_address(gate: Proxied) -> None:
 
 async def test_many_at_a_time_are_not_read(gate: Proxied) -> None:
     for number in range(saved_forms.MAX_CONCURRENT_READS):
-        assert gate.plane.saved_forms._readers.acquire(f"192.0.2.{number}")
+        assert gate.plane.saved_forms._read_limit.acquire(f"192.0.2.{number}")
     assert b"storage for kept forms is full" in (await send(gate)).body
 
 
@@ -181,7 +181,7 @@ async def test_slow_sender_does_not_occupy_other_slots(gate: Proxied) -> None:
     assert is_saved(await gate.send(URL, BODY, method="POST", headers=headers, client="192.0.2.9"))
     goes_on.set()
     await asyncio.gather(*slow)
-    assert all(gate.plane.saved_forms._readers.acquire(f"2001:db8::{number}") for number in range(saved_forms.MAX_CONCURRENT_READS)), (
+    assert all(gate.plane.saved_forms._read_limit.acquire(f"2001:db8::{number}") for number in range(saved_forms.MAX_CONCURRENT_READS)), (
         "all have left"
     )
 
