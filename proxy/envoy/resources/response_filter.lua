@@ -1,4 +1,4 @@
--- Rewrites response headers like `ResponseHeaders.for_client`; Envoy's own configuration does the rest (response_filter.py).
+-- Rewrites response headers like `ResponseHeaderRules.filter`; Envoy's own configuration does the rest (response_filter.py).
 
 local CONNECTION_OPTIONS = {close = true, ["keep-alive"] = true, ["content-length"] = true, ["transfer-encoding"] = true, upgrade = true}
 -- Headers that the configuration adds; Envoy has added them before this script runs.

@@ -1,4 +1,4 @@
-"""Response filter in Envoy: rewrites response headers like `ResponseHeaders.for_client`, and replaces missing responses by error pages."""
+"""Response filter in Envoy: rewrites response headers like `ResponseHeaderRules.filter`, and replaces missing responses by error pages."""
 
 from dataclasses import dataclass
 from pathlib import Path
