@@ -43,10 +43,10 @@ USED = {
     (None, "proxy/upstreams/upstream_connection.py", "_sock"): RESET,
     (None, "proxy/listener/fair_selector.py", "_selector"): TURNS,
     (None, "proxy/listener/client_transport.py", "_selector"): f"{TRANSPORT}::test_low_priority_connection_waits",
-    ("twisted", "proxy/listener/client_transport.py", "_asyncioEventloop"): f"{TRANSPORT}::test_after_a_pause_it_reads_on",
-    ("twisted", "proxy/listener/client_transport.py", "_readOrWrite"): f"{TRANSPORT}::test_what_is_written_last_arrives_before_the_end",
+    ("twisted", "proxy/listener/client_transport.py", "_asyncioEventloop"): f"{TRANSPORT}::test_reading_resumes_after_pause",
+    ("twisted", "proxy/listener/client_transport.py", "_readOrWrite"): f"{TRANSPORT}::test_last_write_arrives_before_close",
     ("twisted", "proxy/listener/event_loop.py", "_asyncioEventloop"): (
-        "unit/proxy/listener/test_server.py::test_the_reactor_runs_on_an_asyncio_loop_that_we_can_name"
+        "unit/proxy/listener/test_server.py::test_reactor_has_an_asyncio_loop"
     ),
     ("twisted", "proxy/listener/bounded_accept.py", "_fromListeningDescriptor"): (
         "unit/proxy/listener/test_server.py::test_the_reactors_loop_lets_slow_connections_stand_behind"

@@ -21,7 +21,7 @@ def log() -> Iterator[list]:
 ON = {"insecure_server": None, "autocert": True}
 
 
-def test_nothing_runs_where_it_is_off(tmp_path: Path) -> None:
+def test_disabled_autocert_starts_no_thread(tmp_path: Path) -> None:
     before = threading.active_count()
     autocert = Autocert()
     autocert.start(make_options(tmp_path))

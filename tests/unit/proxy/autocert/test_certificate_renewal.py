@@ -97,7 +97,7 @@ def test_a_challenge_is_pending_while_the_authority_looks_and_never_after(reques
     assert stored.acme_state.pending_challenge(A) is None
 
 
-def test_a_certificate_is_renewed_when_a_third_of_its_life_is_left(requested, clock, authority):
+def test_certificate_is_renewed_after_two_thirds_of_its_lifetime(requested, clock, authority):
     stored = renewal(requested, clock, authority)
     stored.run_once()
     first = active(stored)
@@ -147,7 +147,7 @@ def test_backoff_holds_across_processes(requested, clock, authority):
     assert active(again) is not None
 
 
-def test_the_other_challenge_is_tried_after_a_failure_and_what_worked_is_remembered(requested, clock, authority):
+def test_failure_tries_other_challenge_and_success_is_stored(requested, clock, authority):
     authority.failures = [AuthorityError("no")]
     stored = renewal(replace(requested, has_http=True), clock, authority)
     stored.run_once()
@@ -174,7 +174,7 @@ def test_retry_after_is_respected_globally(requested, clock, authority):
     assert authority.requests[2:] == [(A, "tls-alpn-01")]
 
 
-def test_an_authority_that_is_away_is_no_failure_of_the_host(requested, clock, authority):
+def test_unavailable_authority_does_not_count_for_the_host(requested, clock, authority):
     authority.failures = [AuthorityError("away", is_global=True)] * 3
     stored = renewal(replace(requested, has_http=True), clock, authority)
     for _ in range(4):
@@ -299,7 +299,7 @@ def test_certificates_of_the_configuration_are_stapled_too(requested, clock, aut
     assert set(stored.acme_state.staples) == {CertificateChain.parse(pair.certificate).fingerprint}
 
 
-def test_what_a_configuration_wants(tmp_path):
+def test_requested_certificates_of_a_configuration(tmp_path):
     files = {}
     (tmp_path / "ca.pem").write_bytes(AuthorityInMemory(Clock()).issuer.certificate.public_bytes(Encoding.PEM))
     route = {"from": "https://app.example.com", "to": "http://127.0.0.1:1", "allow_any_authenticated_user": True}

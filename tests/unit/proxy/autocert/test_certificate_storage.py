@@ -38,7 +38,7 @@ def test_files_are_the_owner_s_only_and_so_are_their_directories(storage, tmp_pa
     assert not [path.name for path in data if path.name.startswith(".")], "nothing unfinished stays"
 
 
-def test_a_key_that_others_could_read_is_shut_when_it_is_read(storage):
+def test_readable_key_file_is_made_private(storage):
     storage.save_certificate("a.example.com", b"x")
     (path,) = (storage.directory / "certificates").iterdir()
     path.chmod(0o644)
@@ -46,13 +46,13 @@ def test_a_key_that_others_could_read_is_shut_when_it_is_read(storage):
     assert mode(path) == 0o600
 
 
-def test_a_directory_that_others_could_read_is_shut(storage):
+def test_readable_directory_is_made_private(storage):
     storage.directory.chmod(0o755)
     storage.open()
     assert mode(storage.directory) == 0o700
 
 
-def test_what_is_not_there_is_none(storage):
+def test_missing_files_are_none(storage):
     assert storage.certificate("a.example.com") is None
     assert storage.staple(b"\x01" * 32) is None
     assert storage.challenge("a.example.com") is None
@@ -60,7 +60,7 @@ def test_what_is_not_there_is_none(storage):
 
 
 @pytest.mark.parametrize("broken", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000])
-def test_what_is_broken_is_like_what_is_not_there(storage, broken):
+def test_malformed_files_count_as_missing(storage, broken):
     for name in ("account.json", "attempts.json", "challenges/a.example.com.json"):
         (storage.directory / name).write_bytes(broken)
     assert (storage.account(), storage.attempts(), storage.challenge("a.example.com")) == ({}, {}, None)
@@ -69,12 +69,12 @@ def test_what_is_broken_is_like_what_is_not_there(storage, broken):
 @pytest.mark.parametrize(
     "data", [{"host": "a.example.com"}, {"host": "b.example.com", "kind": "http-01", "token": "", "key_authorization": ""}]
 )
-def test_a_challenge_of_another_shape_or_host_is_none(storage, data):
+def test_challenge_of_other_shape_or_host_is_none(storage, data):
     (storage.directory / "challenges" / "a.example.com.json").write_text(json.dumps(data))
     assert storage.challenge("a.example.com") is None
 
 
-def test_a_challenge_is_found_by_every_process_until_it_is_forgotten(storage, tmp_path):
+def test_challenge_is_shared_until_deleted(storage, tmp_path):
     storage.save_challenge(CHALLENGE)
     other = CertificateStorage(tmp_path / "new" / "dir", "https://ca.example.com:14000/some/dir")
     assert other.challenge("a.example.com") == CHALLENGE
@@ -93,7 +93,7 @@ def test_no_name_leads_out_of_the_directory(storage, host):
         storage.certificate(host)
 
 
-def test_two_authorities_share_nothing(tmp_path):
+def test_authorities_have_separate_storage(tmp_path):
     staging, public = (CertificateStorage(tmp_path, f"https://{name}.example.com/dir") for name in ("staging", "public"))
     for each in (staging, public):
         each.open()
@@ -118,7 +118,7 @@ def test_a_replaced_file_changes_the_stamp(storage):
     assert storage.modification_times() != before
 
 
-def test_a_directory_that_can_t_be_had_is_an_os_error(tmp_path):
+def test_unusable_directory_is_an_os_error(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(OSError, match="file"):
         CertificateStorage(tmp_path / "file", "https://x/").open()

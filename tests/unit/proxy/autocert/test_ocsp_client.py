@@ -33,7 +33,7 @@ def test_current_response_is_refreshed_at_half_life_and_stapled_until_expiry():
     assert (staple.refresh_at, staple.not_after, staple.is_revoked) == (NOW + timedelta(days=2), NOW + timedelta(days=4), False)
 
 
-def test_a_responder_that_the_issuer_has_named_signs_in_its_name():
+def test_accepts_delegated_responder():
     responder = ISSUER.named_responder(NOW - timedelta(days=1), SIGNS_OCSP)
     assert not verify(responder.response(CHAIN, NOW, shows_itself=True), CHAIN, NOW).is_revoked
 
@@ -67,13 +67,13 @@ FORGED = {
 
 
 @pytest.mark.parametrize("response", FORGED.values(), ids=FORGED)
-def test_what_proves_nothing_is_refused(response):
+def test_refuses_unverified_response(response):
     with pytest.raises(UnverifiedStaple):
         verify(response, CHAIN, NOW)
 
 
 @pytest.mark.parametrize("algorithm", [hashes.SHA1(), hashes.MD5()], ids=lambda algorithm: algorithm.name)
-def test_a_weak_signature_proves_nothing(algorithm):
+def test_refuses_weak_signature(algorithm):
     weak = SimpleNamespace(signature_hash_algorithm=algorithm)  # the library signs none
     with pytest.raises(UnverifiedStaple, match="weak"):
         _verify(ISSUER.certificate, weak)

@@ -28,7 +28,7 @@ def test_retry_after_makes_a_pause_longer_but_never_shorter():
     assert BackoffState().after_failure(NOW, "no", 1e12).not_before == NOW + MAX_RETRY_AFTER
 
 
-def test_it_may_begin_when_the_pause_is_over():
+def test_is_due_after_the_pause():
     attempt = BackoffState().after_failure(NOW, "no", None)
     assert not attempt.is_due(NOW + 59)
     assert attempt.is_due(NOW + 60)
@@ -38,13 +38,13 @@ def test_clock_skew_does_not_delay_for_years():
     assert BackoffState().after_failure(NOW + 10 * 365 * 86400, "no", None).is_due(NOW)
 
 
-def test_it_is_read_back():
+def test_json_round_trip():
     attempt = BackoffState(last_challenge_type="http-01").after_failure(NOW, "no", None)
     assert BackoffState.from_json(attempt.to_json()) == attempt
 
 
 @pytest.mark.parametrize("value", [None, [], "x", {}, {"failures": "1", "not_before": 1}, {"failures": 1, "not_before": None}])
-def test_what_is_broken_is_as_if_nothing_had_been_tried(value):
+def test_malformed_state_is_the_initial_state(value):
     assert BackoffState.from_json(value) == BackoffState()
 
 

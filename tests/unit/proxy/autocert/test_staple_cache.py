@@ -51,7 +51,7 @@ def test_staple_is_used_until_expiry_and_refreshed_at_half_life(storage):
     assert staples.valid_responses([CHAIN], NOW + 96 * HOUR) == {}
 
 
-def test_a_responder_that_gave_nothing_is_left_alone_for_a_while(storage):
+def test_failed_responder_is_retried_later(storage):
     staples = of(storage, None, b"junk", ISSUER.response(CHAIN, NOW))
     staples.fetch(CHAIN, NOW)
     assert staples.due([CHAIN], NOW + timedelta(minutes=9)) == []
@@ -61,7 +61,7 @@ def test_a_responder_that_gave_nothing_is_left_alone_for_a_while(storage):
     assert storage.staple(CHAIN.fingerprint) is None
 
 
-def test_another_process_reads_it_from_the_files_if_it_verifies(storage):
+def test_other_process_reads_verified_staples(storage):
     of(storage, ISSUER.response(CHAIN, NOW)).fetch(CHAIN, NOW)
     other = of(storage)
     other.read([CHAIN], NOW)
@@ -80,7 +80,7 @@ def test_revoked_response_is_not_stapled(storage):
     assert staples.valid_responses([CHAIN], NOW) == {}
 
 
-def test_what_has_no_responder_or_no_issuer_is_never_due(storage):
+def test_chain_without_responder_or_issuer_is_never_due(storage):
     assert of(storage).due([build_chain(None), CertificateChain(CHAIN.leaf, None)], NOW) == []
 
 

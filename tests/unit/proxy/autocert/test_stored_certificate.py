@@ -29,7 +29,7 @@ def test_must_staple_is_in_the_request_and_then_in_the_certificate():
     assert not StoredCertificate.parse(made(), HOST).chain.must_staple
 
 
-def test_what_was_obtained_is_read_back():
+def test_parses_obtained_certificate():
     read = StoredCertificate.parse(made(days=90), HOST)
     assert ((read.chain.not_after - NOW).days, (read.chain.renew_at - NOW).days) == (90, 60)
     assert read.chain.issuer is not None
@@ -42,12 +42,12 @@ def test_responder_comes_from_certificate():
 
 
 @pytest.mark.parametrize("host", ["b.example.com", "example.com", "b.a.example.com"])
-def test_another_host_s_is_of_no_use(host):
+def test_refuses_certificate_of_other_host(host):
     with pytest.raises(InvalidCertificate, match="another host"):
         StoredCertificate.parse(made(), host)
 
 
-def test_another_key_s_is_of_no_use():
+def test_refuses_certificate_of_other_key():
     key = CertificateRequest.create(HOST, must_staple=False).key.reveal()
     chain = made().partition(b"-----END PRIVATE KEY-----\n")[2]
     with pytest.raises(InvalidCertificate, match="do not match"):

@@ -124,7 +124,7 @@ async def test_successive_reloads_publish_clusters_once(reported: Recorder, monk
     assert reported.knows(changed)
 
 
-async def test_what_can_not_be_written_is_written_later(reported: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_write_is_retried(reported: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError("no space")
 

@@ -103,7 +103,7 @@ async def test_many_are_cut_in_bounded_pieces(envoy: FakeEnvoy, connections: Dow
 
 
 @pytest.mark.parametrize("bad", [answer(b"", b"503 Service Unavailable"), answer(b"", b"413 Payload Too Large"), b"nonsense\r\n\r\n"])
-async def test_an_answer_that_confirms_nothing_is_no_confirmation(envoy: FakeEnvoy, connections: DownstreamConnections, bad: bytes) -> None:
+async def test_invalid_response_is_no_confirmation(envoy: FakeEnvoy, connections: DownstreamConnections, bad: bytes) -> None:
     envoy.answers = [bad]
     assert await connections.reset([ONE]) == 1
     assert [path for path, _ in envoy.requests] == ["/cut", "/cut"]
@@ -112,13 +112,13 @@ async def test_an_answer_that_confirms_nothing_is_no_confirmation(envoy: FakeEnv
     assert envoy.ends == 1
 
 
-async def test_an_envoy_that_does_not_answer_is_ended(envoy: FakeEnvoy, connections: DownstreamConnections) -> None:
+async def test_unresponsive_envoy_is_killed(envoy: FakeEnvoy, connections: DownstreamConnections) -> None:
     envoy.is_silent = True
     assert await asyncio.gather(*(connections.reset([ONE]) for _ in range(20))) == [0] * 20
     assert envoy.ends == 1, "its end is that of all"
 
 
-async def test_without_a_descriptor_at_gate_envoy_is_ended(
+async def test_missing_descriptor_kills_envoy(
     envoy: FakeEnvoy, connections: DownstreamConnections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def no_descriptor(path: Path, on_lost: Callable[[ControlConnection], None]) -> ControlConnection:
@@ -131,7 +131,7 @@ async def test_without_a_descriptor_at_gate_envoy_is_ended(
     assert (envoy.ends, connections.can_reset) == (1, False)
 
 
-async def test_a_peer_that_can_not_be_named_ends_envoy(envoy: FakeEnvoy, connections: DownstreamConnections) -> None:
+async def test_invalid_peer_kills_envoy(envoy: FakeEnvoy, connections: DownstreamConnections) -> None:
     assert await connections.reset([("@", 1)]) == 0
     assert envoy.ends == 1
 
@@ -144,7 +144,7 @@ async def test_blocked_event_loop_kills_no_envoy(envoy: FakeEnvoy, connections: 
     assert (await cutting, envoy.ends) == (1, 0)
 
 
-async def test_what_an_envoy_forwarded_that_has_ended_is_over(tmp_path: Path) -> None:
+async def test_reset_without_connected_envoy_does_nothing(tmp_path: Path) -> None:
     """One that has not been connected to has forwarded nothing."""
     connections = DownstreamConnections(tmp_path / "cuts", lambda: pytest.fail("it was ended"))
     assert await connections.reset([ONE]) == 0

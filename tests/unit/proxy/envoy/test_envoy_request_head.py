@@ -17,7 +17,7 @@ def build_scope(question: bytes) -> dict[str, Any]:
     return EnvoyRequestHead.parse(question).scope("https")
 
 
-def test_a_request_becomes_what_our_listener_would_have_made_of_it(send_request: MakeRequest) -> None:
+def test_scope_equals_that_of_the_listener(send_request: MakeRequest) -> None:
     scope = build_scope(send_request("/a%20b?x=1", ("accept", "*/*"), ("cookie", "a=1"), method="POST", has_body=True))
     assert (scope["method"], scope["raw_path"], scope["query_string"], scope["path"]) == ("POST", b"/a%20b", b"x=1", "/a b")
     assert scope["headers"] == [
@@ -55,18 +55,18 @@ def test_client_is_the_peer(peer: str, client: list[object] | None, send_request
     ],
     ids=str,
 )
-def test_what_our_listener_refuses_is_refused(message: dict[str, str], send_request: MakeRequest) -> None:
+def test_refuses_what_the_listener_refuses(message: dict[str, str], send_request: MakeRequest) -> None:
     with pytest.raises(BadRequest):
         build_scope(send_request(**message))
 
 
 @pytest.mark.parametrize("headers", [[("x-a", "a" * 17000)], [(f"x-{number}", "1") for number in range(101)], [("expect", "else")]])
-def test_heads_beyond_our_limits_are_refused(headers: list[tuple[str, str]], send_request: MakeRequest) -> None:
+def test_refuses_heads_beyond_the_limits(headers: list[tuple[str, str]], send_request: MakeRequest) -> None:
     with pytest.raises(BadRequest):
         build_scope(send_request("/", *headers))
 
 
-def test_what_envoy_added_is_not_the_clients(send_request: MakeRequest) -> None:
+def test_removes_headers_added_by_envoy(send_request: MakeRequest) -> None:
     added = [("x-forwarded-proto", "https"), ("x-envoy-external-address", "192.0.2.7"), (AUTHORIZED, "forged"), (CLIENT_PROTO, "http")]
     headers = build_scope(send_request("/", *added, (CLIENT_CONNECTION, "x-hop"), ("x-hop", "1"), ("x_under", "1")))["headers"]
     assert headers == [(b"host", b"app.example.com"), (b"x-hop", b"1"), (b"x-forwarded-proto", b"http"), (b"connection", b"x-hop")]
@@ -82,7 +82,7 @@ def test_client_certificates_come_from_envoy(send_request: MakeRequest) -> None:
     assert build_scope(send_request("/", ("x-forwarded-client-cert", 'Chain="nonsense"')))["extensions"][TLS_EXTENSION]["chain"] == ()
 
 
-def test_without_a_server_name_there_is_none(send_request: MakeRequest) -> None:
+def test_missing_server_name_is_none(send_request: MakeRequest) -> None:
     assert build_scope(send_request(server_name=""))["extensions"][TLS_EXTENSION]["server_name"] is None
     assert EnvoyRequestHead.parse(send_request()).scope("http")["extensions"] == {}
 
@@ -93,7 +93,7 @@ def reported(head: EnvoyRequestHead, after: list[tuple[bytes, bytes]]) -> tuple[
     return [pair for pair in headers if pair[0] != HEADERS_TO_REMOVE], set(removed.split(b",")) - {b""}
 
 
-def test_only_what_differs_is_written_and_everything_else_goes(send_request: MakeRequest) -> None:
+def test_mutations_set_differences_and_remove_the_rest(send_request: MakeRequest) -> None:
     head = EnvoyRequestHead.parse(
         send_request("/", ("accept", "*/*"), ("x_gate_claim_email", "evil"), ("x-a", "1,2"), ("x-c", "3"), ("x-d", "4,5"))
     )

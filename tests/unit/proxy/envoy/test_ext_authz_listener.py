@@ -34,7 +34,7 @@ async def connection(directory: Path) -> AsyncIterator[tuple[asyncio.StreamReade
         server.close()
 
 
-async def test_each_question_has_its_answer(tmp_path: Path) -> None:
+async def test_each_request_gets_its_response(tmp_path: Path) -> None:
     async with connection(tmp_path) as (reader, writer), asyncio.timeout(10):
         for piece in (b"GET / HTTP/1.1\r\nhost: a\r", b"\n\r\n", b"POST /x HTTP/1.1\r\ncontent-length: 4\r\n\r\nab", b"cd"):
             writer.write(piece)
@@ -43,7 +43,7 @@ async def test_each_question_has_its_answer(tmp_path: Path) -> None:
         assert await reader.readexactly(len(expected)) == expected
 
 
-async def test_what_can_not_be_answered_is_refused(tmp_path: Path) -> None:
+async def test_failing_check_is_a_500(tmp_path: Path) -> None:
     with structlog.testing.capture_logs() as payload:
         async with connection(tmp_path) as (reader, writer), asyncio.timeout(10):
             writer.write(b"GET /never HTTP/1.1\r\n\r\n")

@@ -64,7 +64,7 @@ async def test_rewrites_are_those_of_the_route(stage: Stage, send_request: MakeR
         ("open.example.com", "/in", (("authorization", "Odd x"),)),
     ],
 )
-async def test_all_else_goes_to_gate_as_it_came(
+async def test_other_requests_go_to_gate_unchanged(
     host: str, path: str, headers: tuple[tuple[str, str], ...], stage: Stage, send_request: MakeRequest
 ) -> None:
     assert await stage.send_request(send_request(path, *headers, host=host)) == {CLUSTER: b"gate", AUTHORIZED: MARK.encode()}
@@ -120,12 +120,12 @@ async def test_denied_request_is_not_forwarded(stage: Stage, send_request: MakeR
     assert reported[CLUSTER] == b"gate"
 
 
-async def test_an_upstream_that_envoy_does_not_know_is_served_by_gate(stage: Stage, send_request: MakeRequest) -> None:
+async def test_unknown_cluster_is_forwarded_by_gate(stage: Stage, send_request: MakeRequest) -> None:
     stage.ext_authz._find_cluster = lambda upstream, route: None
     assert (await stage.send_request(send_request("/in", host="open.example.com")))[CLUSTER] == b"gate"
 
 
-async def test_only_our_envoy_is_answered(stage: Stage, send_request: MakeRequest) -> None:
+async def test_refuses_invalid_token(stage: Stage, send_request: MakeRequest) -> None:
     for token in ("", "x" * 43, f"{TOKEN}\r\nx-gate-edge-token: {TOKEN}"):
         with pytest.raises(PermissionError):
             await stage.ext_authz.respond(send_request().replace(TOKEN.encode(), token.encode()), b"")
@@ -137,7 +137,7 @@ async def test_ambiguous_headers_are_sent_as_authorized(stage: Stage, send_reque
     assert "x-b" not in reported
 
 
-async def test_over_http_2_envoy_alone_knows_whether_there_is_a_body(stage: Stage, send_request: MakeRequest) -> None:
+async def test_http2_request_may_have_an_undeclared_body(stage: Stage, send_request: MakeRequest) -> None:
     reported = await stage.send_request(send_request("/", stage.cookie("app.example.com"), protocol="HTTP/2"))
     assert (reported[BODY_UNDECLARED], reported[CLUSTER]) == (b"1", b"to-127.0.0.1-False")
     assert AUTHORIZED not in reported
@@ -212,12 +212,12 @@ async def test_client_cannot_set_may_stream(stage: Stage, send_request: MakeRequ
     assert MAY_STREAM not in reported
 
 
-async def test_no_client_chooses_the_protocol_that_an_upstream_is_spoken_to_in(stage: Stage, grpc_call: MakeRequest) -> None:
+async def test_grpc_call_does_not_change_upstream_protocol(stage: Stage, grpc_call: MakeRequest) -> None:
     """An upstream that skips invalid bytes could parse HTTP/2 frame contents as requests."""
     assert (await stage.send_request(grpc_call("open.example.com")))[CLUSTER] == b"gate"
 
 
-async def test_what_can_not_be_ended_is_gates(stage: Stage, send_request: MakeRequest) -> None:
+async def test_gate_forwards_if_connections_cannot_be_reset(stage: Stage, send_request: MakeRequest) -> None:
     question = send_request("/in", host="open.example.com")
     assert (await stage.send_request(question))[CLUSTER] != b"gate"
     stage.connections.is_open = False

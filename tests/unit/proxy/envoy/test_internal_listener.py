@@ -39,7 +39,7 @@ def from_envoy(*headers: tuple[bytes, bytes]) -> dict[str, Any]:
     return scope | {"headers": [*scope["headers"], *headers]}
 
 
-async def test_the_application_sees_the_client_that_envoy_saw() -> None:
+async def test_restores_the_client_request() -> None:
     application = Application()
     added = ((b"x-forwarded-proto", b"https"), (b"x-envoy-internal", b"true"), (b"x-forwarded-client-cert", b"x"), (b"accept", b"*/*"))
     secret = (AUTHORIZED.encode(), MARK.encode())
@@ -51,7 +51,7 @@ async def test_the_application_sees_the_client_that_envoy_saw() -> None:
     assert scope["headers"] == [(b"host", b"app.example.com"), (b"accept", b"*/*"), (b"x-forwarded-proto", b"http")]
 
 
-async def test_what_envoy_takes_out_of_a_handshake_is_seen() -> None:
+async def test_restores_handshake_headers_removed_by_envoy() -> None:
     application = Application()
     known = (DOWNSTREAM_INFO.encode(), b"192.0.2.7:5000 192.0.2.7:5000 HTTP/1.1 /chunked app.example.com")
     scope = from_envoy((AUTHORIZED.encode(), MARK.encode()), known)
@@ -68,7 +68,7 @@ def connect(protocol: bytes, takeover: dict[str, Any]) -> dict[str, Any]:
     return from_envoy((AUTHORIZED.encode(), MARK.encode()), known) | {"method": "CONNECT", "extensions": {"gate.tunnel": takeover}}
 
 
-async def test_through_envoy_neither_end_of_a_tunnel_ends_first_and_over_http_2_there_is_none() -> None:
+async def test_tunnel_has_no_half_close_and_none_over_http2() -> None:
     found = []
     for protocol in (b"HTTP/1.1", b"HTTP/2"):
         application = Application()
@@ -78,7 +78,7 @@ async def test_through_envoy_neither_end_of_a_tunnel_ends_first_and_over_http_2_
     assert (found[0]["half_closes"], found[1]) == (False, None)
 
 
-async def test_a_tunnel_that_is_broken_off_is_reset_at_envoy_before_the_request_has_ended() -> None:
+async def test_aborted_tunnel_is_reset_at_envoy_first() -> None:
     done: list[object] = []
 
     class End:

@@ -19,7 +19,7 @@ from tests.unit.proxy.envoy.test_internal_listener import Application, Service, 
         ("HTTP/2", "192.0.2.7:5000", "auth.example.com", True),
     ],
 )
-async def test_what_must_not_end_with_other_requests_of_its_connection_is_gates(
+async def test_gate_forwards_requests_on_shared_connections(
     stage: Stage, send_request: MakeRequest, protocol: str, peer: str, server_name: str, is_gates: bool
 ) -> None:
     reported = await stage.send_request(send_request("/in", host="open.example.com", protocol=protocol, peer=peer, server_name=server_name))

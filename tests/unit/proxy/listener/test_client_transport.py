@@ -96,7 +96,7 @@ async def test_unsent_data_is_polled_and_arrives_complete(pair):
     assert not watched(transport)
 
 
-async def test_what_is_written_last_arrives_before_the_end(pair):
+async def test_last_write_arrives_before_close(pair):
     transport, client = pair
     first(transport)
     transport.write(b"last words")
@@ -107,7 +107,7 @@ async def test_what_is_written_last_arrives_before_the_end(pair):
     assert await asyncio.get_running_loop().sock_recv(client, 1) == b""
 
 
-async def test_after_a_pause_it_reads_on(pair):
+async def test_reading_resumes_after_pause(pair):
     transport, client = pair
     protocol = transport.protocol
     transport.pauseProducing()

@@ -32,7 +32,7 @@ def connected(first: PreambleProtocol) -> StringTransport:
     return transport
 
 
-async def test_nothing_is_lost_when_the_connection_is_handed_over():
+async def test_switching_protocols_loses_no_bytes():
     first = ThreeBytes(Factory.forProtocol(Remembers))
     transport = connected(first)
     for part in (b"a", b"b", b"cd"):
@@ -55,7 +55,7 @@ async def test_disconnect_cancels_timer():
     assert first._timer is None
 
 
-def test_the_factory_within_starts_and_stops_with_it():
+def test_wrapped_factory_starts_and_stops():
     factory = Factory.forProtocol(Remembers)
     before = PreambleFactory(factory)
     before.doStart()

@@ -45,21 +45,21 @@ def test_the_command_makes_its_server_after_the_application_is_imported() -> Non
     assert daphne.cli.CommandLineInterface.server_class is daphne.server.Server
 
 
-def test_it_is_our_server_then() -> None:
+def test_install_sets_gate_server() -> None:
     server = started(application_close_timeout=3)
     assert isinstance(server, DaphneIntegration)
     assert server.abort_start is False
     assert server.context.grace_seconds == 3
 
 
-def test_another_daphne_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_daphne_version_is_a_config_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daphne, "__version__", "5.0.0")
     with pytest.raises(ConfigError, match=r"gate requires Daphne 4\.2\.x, but 5\.0\.0"):
         install(CONFIG, Idle())
     assert daphne.cli.CommandLineInterface.server_class is daphne.server.Server
 
 
-def test_an_option_without_effect_starts_nothing() -> None:
+def test_option_without_effect_exits() -> None:
     with pytest.raises(SystemExit) as ended:
         started(ping_interval=7, root_path="/x")
     lines = str(ended.value).splitlines()
@@ -80,7 +80,7 @@ def test_http_timeout_bounds_response_after_reload() -> None:
 
 
 @pytest.mark.parametrize("endpoint", ["tcp:no-number", "ssl:0:privateKey=/not/there:certKey=/not/there", "unix:/not/there/socket"])
-def test_an_endpoint_that_can_not_be_had_is_one_line(endpoint: str) -> None:
+def test_unavailable_endpoint_is_one_error_line(endpoint: str) -> None:
     server = started()
     server.endpoints = [endpoint]
     with pytest.raises(ConfigError) as refused:

@@ -47,7 +47,7 @@ def test_each_option_of_the_installed_daphne_has_its_place() -> None:
     assert {name for name, option in OPTIONS.items() if option.replacement != SUPPORTED} == set(REFUSED)
 
 
-def test_each_argument_of_daphnes_server_that_its_command_gives_has_its_place() -> None:
+def test_every_argument_of_daphnes_command_is_known() -> None:
     source = inspect.getsource(daphne.cli.CommandLineInterface.run).partition("self.server_class(")[2]
     names = set(inspect.signature(daphne.server.Server).parameters) - {"application", "endpoints"}
     assert list(validate_options({}, {name: None for name in names if f"{name}=" in source}, TCP, None)) == []
@@ -55,7 +55,7 @@ def test_each_argument_of_daphnes_server_that_its_command_gives_has_its_place() 
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_an_option_without_effect_is_refused_with_what_does_its_work(name: str) -> None:
+def test_option_without_effect_is_refused_with_its_replacement(name: str) -> None:
     arguments, setting = REFUSED[name]
     (problem,) = found(arguments)
     assert problem.startswith(f"{OPTIONS[name].flag} has no effect here: ")
@@ -74,7 +74,7 @@ def test_accepts_supported_and_noop_options(arguments: list[str]) -> None:
     assert found(arguments) == []
 
 
-def test_what_daphne_has_not_yet_is_refused() -> None:
+def test_refuses_unknown_option() -> None:
     assert list(validate_options({"quic": True}, {}, TCP, None)) == ["quic: unknown option"]
 
 
@@ -101,7 +101,7 @@ def configured_tls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {"insecure_server": None, "certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
 
 
-def test_tls_has_one_source(tmp_path: Path, configured_tls: dict[str, Any]) -> None:
+def test_refuses_two_tls_sources(tmp_path: Path, configured_tls: dict[str, Any]) -> None:
     for endpoints in (SSL, ["tls:/certs:443"], ["unix:/run/gate"], [*TCP, *SSL]):
         assert "insecure_server: true" in found([], endpoints, tmp_path, **configured_tls)[0]
         assert found([], endpoints, tmp_path) == []
@@ -109,7 +109,7 @@ def test_tls_has_one_source(tmp_path: Path, configured_tls: dict[str, Any]) -> N
         assert found([], endpoints, tmp_path, **configured_tls) == []
 
 
-def test_an_option_that_contradicts_a_setting_is_refused(tmp_path: Path) -> None:
+def test_refuses_option_that_contradicts_a_setting(tmp_path: Path) -> None:
     assert "timeout_write" in found(["-t", "5"], TCP, tmp_path, timeout_write="7s")[0]
     assert found(["-t", "7"], TCP, tmp_path, timeout_write="7s") == []
     assert "trusted_proxies" in found(["--proxy-headers"], TCP, tmp_path)[0]

@@ -36,11 +36,11 @@ async def test_cleared_deadline_returns_remaining_time():
     assert 0 < left[0] <= 0.005
 
 
-async def test_a_deadline_that_does_not_run_has_nothing_left():
+async def test_stopped_deadline_has_no_remaining_time():
     assert Deadline(asyncio.get_running_loop()).clear() is None
 
 
-async def test_it_can_start_again_after_it_was_cleared():
+async def test_deadline_restarts_after_clear():
     assert await elapsed(start(0.001, "a"), lambda deadline, _: deadline.clear(), start(0.01, "b")) == ["b"]
 
 

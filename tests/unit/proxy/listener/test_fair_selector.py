@@ -37,7 +37,7 @@ def ready(selector: FairSelector) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", [selectors.DefaultSelector, FairSelector])
-def test_what_is_registered_is_found_by_its_descriptor_and_by_its_file(kind, pairs):
+def test_finds_key_by_descriptor_and_file(kind, pairs):
     """asyncio asks by either, through `get_key` before Python 3.13 and through `get_map` since."""
     (one, two), (stranger, _) = pairs[:2]
     with kind() as selector:
@@ -64,7 +64,7 @@ def test_what_is_registered_is_found_by_its_descriptor_and_by_its_file(kind, pai
         assert list(registered) == [two.fileno()]
 
 
-def test_of_those_behind_a_turn_takes_few_and_all_come_in_their_order(selector, pairs):
+def test_turn_serves_few_low_priority_descriptors_in_order(selector, pairs):
     behind = [gate_side.fileno() for gate_side, _ in pairs]
     for number, (gate_side, _) in zip(behind, pairs, strict=True):
         selector.demote(number)
@@ -80,7 +80,7 @@ def test_of_those_behind_a_turn_takes_few_and_all_come_in_their_order(selector, 
     assert ready(selector) == []
 
 
-def test_one_that_is_always_ready_does_not_keep_others_behind_it_waiting(selector, pairs):
+def test_ready_descriptor_does_not_starve_others(selector, pairs):
     for gate_side, _ in pairs:
         selector.register(gate_side, READ)
         selector.demote(gate_side.fileno())
@@ -106,7 +106,7 @@ def test_high_priority_precedes_earlier_ready_descriptors(selector, pairs):
     assert ready(selector)[0] == pairs[-1][0].fileno()
 
 
-def test_what_is_registered_keeps_its_place_its_events_and_its_data(selector, pairs):
+def test_modify_and_promote_preserve_registration(selector, pairs):
     gate_side = pairs[0][0]
     selector.demote(gate_side.fileno())
     selector.register(gate_side.fileno(), READ, "data")
@@ -187,7 +187,7 @@ def test_loop_uses_priorities_and_demotes_new_connections():
         loop.close()
 
 
-def test_a_loop_without_a_selector_is_left_alone():
+def test_loop_without_selector_is_unchanged():
     class Loop:
         pass
 
@@ -225,7 +225,7 @@ class LoopOfSelector:
             due[1]()
 
 
-def test_drops_of_a_body_stand_behind_and_a_stream_of_it_comes_first(selector):
+def test_small_body_chunks_lower_priority_and_large_ones_raise_it(selector):
     priority = Priority(LoopOfSelector(selector), 7)
     priority.on_body_bytes(listener_limits.MIN_BODY_CHUNK_BYTES)
     assert not selector.is_demoted(7)

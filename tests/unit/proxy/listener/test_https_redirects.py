@@ -25,7 +25,7 @@ async def ask(path, *, host="app.example.com:80", method="GET"):
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "FROB"])
-async def test_path_and_query_stay_and_the_port_goes(host, path, location, method):
+async def test_redirect_preserves_path_and_query_without_port(host, path, location, method):
     answer = await ask(path, host=host, method=method)
     assert (answer.status, answer.header("location"), answer.body) == (301, location, b"")
 
@@ -38,7 +38,7 @@ async def test_configured_headers_are_set_except_hsts():
 
 
 @pytest.mark.parametrize("path", ["/ping", "/healthz"])
-async def test_balancers_are_answered(path):
+async def test_health_checks_are_answered(path):
     answer = await ask(path, host="127.0.0.1:80")
     assert (answer.status, answer.body) == (200, b"OK\n")
     assert (await ask(path, method="HEAD")).body == b""
@@ -46,7 +46,7 @@ async def test_balancers_are_answered(path):
 
 
 @pytest.mark.parametrize("host", ["a_b@c", "x y", "a:b"])
-async def test_what_is_no_host_is_led_nowhere(host):
+async def test_invalid_host_is_not_redirected(host):
     answer = await ask("/", host=host)
     assert (answer.status, answer.values("location")) == (400, [])
 
@@ -97,5 +97,5 @@ async def test_other_requests_are_redirected(requests_seen):
     [AcmeState(), pending(is_on=False), AcmeState(is_enabled=True), pending("tls-alpn-01")],
     ids=["off", "just switched off", "none", "of TLS"],
 )
-async def test_without_such_a_challenge_there_is_no_proof(acme_state):
+async def test_other_challenge_is_redirected(acme_state):
     assert (await request_challenge(acme_state)).status == 301

@@ -18,7 +18,7 @@ from tests.support.options import make_options
         (UNIXAddress(b"/tmp/socket"), None),
     ],
 )
-def test_addresses_are_what_policies_compare(address, expected):
+def test_scope_address(address, expected):
     assert scope_address(address) == expected
 
 
@@ -33,7 +33,7 @@ def test_limits_are_those_of_the_options(tmp_path: Path) -> None:
     assert state.certificates is None
 
 
-def test_an_unchanged_pair_keeps_its_contexts_under_new_limits(tmp_path: Path) -> None:
+def test_unchanged_pair_keeps_its_tls_contexts(tmp_path: Path) -> None:
     settings = with_certificate(tmp_path)
     old = ListenerState.build(make_options(tmp_path, **settings))
     new = ListenerState.build(make_options(tmp_path, **settings, timeout_read="1s"), old)
@@ -51,7 +51,7 @@ def test_where_something_in_front_ends_tls_pairs_are_not_used(tmp_path: Path) ->
     assert ListenerState.build(make_options(tmp_path, **{**with_certificate(tmp_path), "insecure_server": True})).certificates is None
 
 
-def test_a_refusal_is_reported_with_its_status_alone() -> None:
+def test_rejection_is_reported_with_status_only() -> None:
     reported: list[tuple[object, ...]] = []
     ListenerContext(None, default_state, lambda *facts: reported.append(facts)).record_rejection(400)
     assert reported == [(b"", b"", 400, 0.0, 0, 0)]

@@ -9,6 +9,6 @@ def test_limits_come_from_the_options_in_seconds(tmp_path):
     assert ListenerLimits.from_options(options) == ListenerLimits(1.5, 120, 3600)
 
 
-def test_zero_is_no_limit(tmp_path):
+def test_zero_means_no_limit(tmp_path):
     options = make_options(tmp_path, timeout_read="0s", timeout_idle="0s")
     assert ListenerLimits.from_options(options) == ListenerLimits(math.inf, math.inf, math.inf)

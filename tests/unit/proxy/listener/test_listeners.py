@@ -83,7 +83,7 @@ def test_port_is_open_when_ready(tmp_path):
 
 @pytest.mark.parametrize("is_tls", [False, True])
 @pytest.mark.parametrize("is_behind", [False, True])
-def test_the_balancers_word_comes_first_then_tls_then_http(tmp_path, *, is_tls: bool, is_behind: bool) -> None:
+def test_factory_layers_proxy_header_tls_http(tmp_path, *, is_tls: bool, is_behind: bool) -> None:
     files = certificate_files(tmp_path, "app.example.com")
     tls = {"insecure_server": None, "certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
     state, http = ListenerState.build(make_options(tmp_path, **(tls if is_tls else {}))), Factory()

@@ -29,13 +29,13 @@ class HalfCloseTransport(StringTransport):
         self.loseConnection()
 
 
-def test_daphne_keeps_the_application_and_wants_endpoints():
+def test_daphne_stores_application_and_requires_endpoints():
     assert daphne.server.Server("app", endpoints=["x"]).application == "app"
     with pytest.raises(SystemExit):
         daphne.server.Server("app", endpoints=[])
 
 
-def test_the_reactor_runs_on_an_asyncio_loop_that_we_can_name():
+def test_reactor_has_an_asyncio_loop():
     assert isinstance(reactor._asyncioEventloop, asyncio.AbstractEventLoop)
 
 
@@ -69,7 +69,7 @@ def test_the_reactors_loop_lets_slow_connections_stand_behind(tmp_path):
         )
 
 
-def test_the_stock_command_serves_with_our_connections():
+def test_daphne_command_serves_with_gate_connections():
     port = free_port()
     command = ("-m", "daphne", "-b", "127.0.0.1", "-p", str(port), "tests.unit.proxy.listener.canary:application")
     with Child.python(*command, environment=clean_environment(PYTHONPATH=".")) as child:
@@ -84,7 +84,7 @@ def test_the_stock_command_serves_with_our_connections():
             assert client.send(UPGRADE).response().status == 200
 
 
-def test_a_stop_closes_idle_connections_and_takes_no_new_ones(tmp_path):
+def test_stop_closes_idle_connections_and_accepts_no_new_ones(tmp_path):
     child, port = start(tmp_path)
     with child, RawClient(port) as idle, RawClient(port) as busy:
         idle.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").response()
@@ -110,7 +110,7 @@ def test_a_second_signal_does_not_wait(tmp_path):
     assert child.lines[-1] == "stopped", child.output
 
 
-def test_a_signal_in_the_last_moments_is_no_failure(tmp_path):
+def test_late_signal_is_no_failure(tmp_path):
     child, _ = start(tmp_path, "--late-signal")
     with child:
         assert child.stop() == 0
@@ -125,7 +125,7 @@ def accepts(port: int) -> bool:
     return True
 
 
-def test_a_request_that_runs_when_the_stop_comes_is_answered(tmp_path):
+def test_running_request_is_answered_during_stop(tmp_path):
     child, port = start(tmp_path)
     with child, RawClient(port) as client:
         client.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -138,7 +138,7 @@ def test_a_request_that_runs_when_the_stop_comes_is_answered(tmp_path):
         assert child.ended() == 0
 
 
-async def test_a_request_that_does_not_end_is_ended_after_a_while():
+async def test_endless_request_is_cancelled_after_drain():
     ended = asyncio.Event()
 
     async def endless(scope, receive, send):

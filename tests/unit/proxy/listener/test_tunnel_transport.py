@@ -89,7 +89,7 @@ async def turns():
         await asyncio.sleep(0)
 
 
-async def test_it_answers_101_and_gives_every_byte_away():
+async def test_responds_101_and_passes_on_all_bytes():
     accepted = TakenOver((b"sec-websocket-accept", b"x"), (b"content-length", b"5"))
     await accepted.open(ORDINARY)
     accepted.channel.dataReceived(ORDINARY)
@@ -102,7 +102,7 @@ async def test_it_answers_101_and_gives_every_byte_away():
     accepted.channel.connectionLost()
 
 
-async def test_it_counts_when_it_is_answered_and_not_again():
+async def test_upgrade_is_counted_once_on_response():
     accepted = TakenOver()
     await accepted.open()
     assert accepted.ended == [(b"x", b"GET", 101)]
@@ -113,7 +113,7 @@ async def test_it_counts_when_it_is_answered_and_not_again():
     assert len(accepted.ended) == 1
 
 
-async def test_it_is_offered_for_a_handshake_alone():
+async def test_tunnel_extension_is_offered_for_handshakes_only():
     scopes = []
 
     async def application(scope, receive, send):
@@ -159,7 +159,7 @@ async def test_nothing_is_sent_after_close():
     assert accepted.calls == []
 
 
-async def test_it_ends_with_the_application():
+async def test_tunnel_closes_with_the_application():
     accepted = TakenOver()
     await accepted.open()
     accepted.finished.set()
@@ -168,7 +168,7 @@ async def test_it_ends_with_the_application():
     accepted.channel.connectionLost()
 
 
-async def test_an_abort_sends_nothing_more():
+async def test_abort_sends_no_more_data():
     accepted = TakenOver()
     await accepted.open()
     accepted.end.abort()
@@ -176,7 +176,7 @@ async def test_an_abort_sends_nothing_more():
     accepted.channel.connectionLost()
 
 
-def test_an_abort_after_the_connection_was_lost_is_no_error():
+def test_abort_after_connection_lost_is_no_error():
     """A tunnel may be aborted just after its client has disconnected."""
     factory = TLSMemoryBIOFactory(CertificateOptions(), False, Factory.forProtocol(Protocol))
     factory.protocol = HalfClosingTLS
@@ -211,7 +211,7 @@ async def test_shutdown_reaches_late_tunnel():
         each.channel.connectionLost()
 
 
-async def test_malformed_headers_write_nothing_and_a_client_that_left_gets_nothing():
+async def test_malformed_headers_or_disconnect_send_nothing():
     accepted = TakenOver((b"x", b"a\r\nset-cookie: _gate=forged"))
     accepted.channel.dataReceived(HANDSHAKE)
     await turns()

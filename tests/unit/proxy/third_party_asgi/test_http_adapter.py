@@ -47,7 +47,7 @@ class Exchange:
         return self
 
 
-async def test_a_request_is_answered_and_counted() -> None:
+async def test_request_is_answered_and_counted() -> None:
     exchange = await Exchange(START, END).run()
     assert exchange.sent == [START, END]
     host, method, status, seconds, received, sent = exchange.on_request_complete or ()
@@ -63,14 +63,14 @@ async def test_a_scope_in_doubt_never_reaches_the_application() -> None:
 
 
 @pytest.mark.parametrize("bad", [(b"x", b"1\r\nset-cookie: _gate=forged"), (b"x\n", b"1"), (b"content-length", b"-1")])
-async def test_an_answer_that_would_be_split_is_not_sent(bad: tuple[bytes, bytes]) -> None:
+async def test_refuses_response_with_invalid_headers(bad: tuple[bytes, bytes]) -> None:
     exchange = Exchange({**START, "headers": [bad]})
     with pytest.raises(ValueError, match=r"response header|Content-Length"):
         await exchange.run()
     assert exchange.sent == []
 
 
-async def test_a_broken_answer_does_not_look_finished() -> None:
+async def test_aborted_response_does_not_look_complete() -> None:
     exchange = await Exchange(START, {**END, "more_body": True}, ABORT, END).run()
     assert exchange.sent == [START, {**END, "more_body": True}]
 

@@ -73,13 +73,13 @@ REFUSED_OF_HTTP: dict[str, tuple[dict[str, Any], int]] = {
     ],
     ids=[*(f"{kind}: {name}" for kind in ("http", "websocket") for name in REFUSED), *REFUSED_OF_HTTP],
 )
-def test_what_is_in_doubt_is_refused(scope: dict[str, Any], changes: dict[str, Any], status: int) -> None:
+def test_refuses_ambiguous_scope(scope: dict[str, Any], changes: dict[str, Any], status: int) -> None:
     with pytest.raises(RequestRejected) as refused:
         strict_scope({**scope, **changes})
     assert refused.value.status == status
 
 
-def test_what_is_clear_is_as_from_our_listener() -> None:
+def test_valid_scope_equals_that_of_the_listener() -> None:
     headers = [(b"Host", b"app.example.com"), (b"X_Gate_Jwt_Assertion", b"forged"), (b"Accept", b" */* "), (b"daphne-root-path", b"/x")]
     strict = strict_scope({**HTTP, "raw_path": b"/a%2Fb", "query_string": b"x=%2F", "headers": headers})
     assert (strict["path"], strict["raw_path"], strict["query_string"]) == ("/a/b", b"/a%2Fb", b"x=%2F")
@@ -88,7 +88,7 @@ def test_what_is_clear_is_as_from_our_listener() -> None:
     assert (strict["scheme"], strict["client"], strict["root_path"]) == ("https", ["192.0.2.7", 4711], "")
 
 
-def test_nothing_else_of_a_scope_goes_on() -> None:
+def test_drops_unknown_scope_keys() -> None:
     claims = {
         "extensions": {"gate.tunnel": {"take_over": None}, "gate.tls": {"chain": [b"x"]}},
         "state": {},
@@ -155,6 +155,6 @@ def test_handshake_is_rebuilt_with_client_headers() -> None:
     assert len(keys) == 9
 
 
-def test_a_subprotocol_is_no_header() -> None:
+def test_refuses_line_break_in_subprotocol() -> None:
     with pytest.raises(RequestRejected):
         strict_scope({**WEBSOCKET, "subprotocols": ["chat\r\nx-gate-jwt-assertion: forged"]})

@@ -91,14 +91,14 @@ async def test_messages_pass_both_ways() -> None:
     assert server.side.messages[2:] == [FrameMessage(CLOSE, b"\x0f\xa1")], "the relay waits for the client's answer"
 
 
-async def test_a_ping_is_answered_in_the_clients_place() -> None:
+async def test_ping_gets_a_pong() -> None:
     server = Server().accept()
     server.client.write(from_server(PING, b"there?"))
     await asyncio.sleep(0)
     assert server.side.messages == [FrameMessage(PONG, b"there?")]
 
 
-async def test_text_that_is_none_closes_both() -> None:
+async def test_invalid_utf8_text_closes_both_sides() -> None:
     server = Server(**DENIES).accept()
     server.client.write(from_server(TEXT, b"\xff") + from_server(TEXT, b"later"))
     assert (await server.reported())[1:] == [{"type": "websocket.close", "code": 1007}]
@@ -125,7 +125,7 @@ async def test_client_disconnect_is_reported_upstream(code: int, messages: list[
     assert (await server.client.receive())["type"] == "http.disconnect"
 
 
-async def test_a_client_that_left_before_its_upstream_answered_is_not_accepted() -> None:
+async def test_disconnect_before_accept_raises() -> None:
     server = Server()
     server.client.on_disconnect(1006)
     with pytest.raises(ConnectionError):
@@ -152,7 +152,7 @@ async def test_back_pressure_pauses_the_other_side() -> None:
     assert server.sent[-1]["type"] == "websocket.close"
 
 
-async def test_an_abort_sends_nothing_that_waited() -> None:
+async def test_abort_drops_queued_messages() -> None:
     server = Server(**DENIES).accept()
     server.client.write(from_server(TEXT, b"waits"))
     server.client.abort()
@@ -173,7 +173,7 @@ START: Message = {"type": "http.response.start", "status": 401, "headers": [(b"x
 
 @pytest.mark.parametrize("status", [200, 302, 401, 503])
 @pytest.mark.parametrize("scope", [DENIES, {}], ids=["with denials", "without"])
-async def test_another_answer_opens_nothing(scope: Message, status: int) -> None:
+async def test_other_response_denies_the_handshake(scope: Message, status: int) -> None:
     server = Server(**scope)
     await server.client.send({**START, "status": status})
     await server.client.send({"type": "http.response.body", "body": b"a", "more_body": True})
@@ -189,7 +189,7 @@ async def test_another_answer_opens_nothing(scope: Message, status: int) -> None
     assert server.client.status == status
 
 
-async def test_an_answer_that_breaks_off_or_never_comes_opens_nothing() -> None:
+async def test_missing_or_aborted_response_denies_the_handshake() -> None:
     for response_headers in (ABORT, None):
         server = Server(**DENIES)
         if response_headers is not None:

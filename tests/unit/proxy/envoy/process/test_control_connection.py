@@ -21,7 +21,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
         ([OK[:-1]], None),
     ],
 )
-async def test_answer_is_complete_or_none(tmp_path: Path, pieces: list[bytes], answer: bytes | None) -> None:
+async def test_response_is_complete_or_none(tmp_path: Path, pieces: list[bytes], answer: bytes | None) -> None:
     lost: list[ControlConnection] = []
 
     async def envoy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -50,7 +50,7 @@ async def test_long_output_lines_are_read(tmp_path: Path) -> None:
     assert {entry["line"] for entry in payload} == {"x" * envoy_process.MAX_LINE_BYTES}
 
 
-async def test_it_is_started_again_after_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_restarts_after_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(envoy_process, "MIN_BACKOFF", 0.01)
     pids = tmp_path / "pids"
     text = f"import os, time\nopen({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n')\ntime.sleep(600)\n"
@@ -72,7 +72,7 @@ async def test_it_is_started_again_after_it_was_killed(tmp_path: Path, monkeypat
     assert len(started()) == 2
 
 
-async def test_what_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_kills_envoy_that_does_not_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(envoy_process, "STOP_SECONDS", 0.2)
     up = tmp_path / "up"
     text = f"import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nopen({str(up)!r}, 'w')\ntime.sleep(600)\n"

@@ -20,7 +20,7 @@ envoy_only_of_clusters_gone{envoy_cluster_name="route-00bb"} 1
 """
 
 
-def test_routes_have_their_names_and_what_is_no_route_is_left_out() -> None:
+def test_routes_get_their_labels_and_others_are_omitted() -> None:
     assert parse_families(PAGE, "gate", {"route-00aa": 'a "b"'}) == {
         "envoy_cluster_upstream_cx_total": MetricFamilyText(
             "counter",

@@ -25,7 +25,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_it_ends_with_a_parent_that_is_killed() -> None:
+def test_exits_with_killed_parent() -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT, launch.__file__], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         payload = {parent.stdout.readline().strip(), parent.stdout.readline().strip()}
@@ -36,7 +36,7 @@ def test_it_ends_with_a_parent_that_is_killed() -> None:
         wait_until(lambda: not is_running(pid), "the child ends")
 
 
-def test_it_starts_nothing_for_a_parent_that_has_gone() -> None:
+def test_starts_nothing_if_parent_has_exited() -> None:
     command = [sys.executable, "-I", launch.__file__, str(os.getpid() + 1_000_000), sys.executable, "-c", "print('up')"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -49,7 +49,7 @@ async def test_revocation_resets_connection(stage: Stage, send_request: MakeRequ
     assert (lines[0]["ending"], lines[0]["problem"], lines[0]["status"]) == ("access_ended", "access_ended", 200)
 
 
-async def test_those_that_end_together_are_cut_together(stage: Stage, send_request: MakeRequest) -> None:
+async def test_simultaneous_cancellations_are_reset_together(stage: Stage, send_request: MakeRequest) -> None:
     streams = [(await stage.begin(send_request("/", stage.cookie("app.example.com"), peer=f"192.0.2.7:{port}")))[1] for port in (1, 2)]
     for stream in streams:
         stream.cancel()
@@ -86,7 +86,7 @@ async def test_counts_completed_request(stage: Stage, send_request: MakeRequest,
         ("UPE,X", TerminationReason.UPSTREAM_RESET),
     ],
 )
-def test_how_it_ended_follows_from_envoys_flags(flags: str, ending: TerminationReason) -> None:
+def test_ending_follows_from_response_flags(flags: str, ending: TerminationReason) -> None:
     assert RequestSummary(200, 1.0, 0, 0, flags, "-").ending is ending
 
 
@@ -99,9 +99,7 @@ async def test_disconnect_before_response_is_reported(stage: Stage, send_request
 BUFFER_BODY = (("content-length", "1000"),)
 
 
-async def test_a_client_that_drips_is_cut_off(
-    stage: Stage, send_request: MakeRequest, lines: list[dict[str, Any]], counted: list[Any]
-) -> None:
+async def test_dripping_client_is_reset(stage: Stage, send_request: MakeRequest, lines: list[dict[str, Any]], counted: list[Any]) -> None:
     number, _ = await stage.begin(send_request("/in", *BUFFER_BODY, host="open.example.com", method="POST", peer="192.0.2.7:5000"))
     forwarded, read = stage.forwarded._requests[number], stage.ext_authz._service().data_plane.forwarding_table.read_timeout
     forwarded._progress_at -= 1.2 * read
@@ -115,7 +113,7 @@ async def test_a_client_that_drips_is_cut_off(
     assert counted == [(b"open.example.com", b"POST", 408, 31.0, 255, 0)]
 
 
-async def test_a_client_that_envoy_has_waited_for_was_too_slow_and_its_upstream_did_nothing(
+async def test_stream_idle_timeout_of_a_body_is_the_clients(
     stage: Stage, send_request: MakeRequest, lines: list[dict[str, Any]], counted: list[Any]
 ) -> None:
     number, stream = await stage.begin(send_request("/in", *BUFFER_BODY, host="open.example.com", method="POST"))
@@ -125,7 +123,7 @@ async def test_a_client_that_envoy_has_waited_for_was_too_slow_and_its_upstream_
     assert counted == [(b"open.example.com", b"POST", 408, 30.5, 5, 77)]
 
 
-async def test_an_answer_of_408_is_the_applications(stage: Stage, send_request: MakeRequest, lines: list[dict[str, Any]]) -> None:
+async def test_upstream_408_is_a_complete_response(stage: Stage, send_request: MakeRequest, lines: list[dict[str, Any]]) -> None:
     number, stream = await stage.begin(send_request("/in", host="open.example.com"))
     stage.forwarded.on_access_log_line(f"{number} - 408 30 77 5 - via_upstream")
     assert (lines[0]["status"], lines[0]["ending"], stream.status) == (408, "complete", 408)
@@ -141,7 +139,7 @@ async def test_sufficient_upload_progress_is_not_reset(stage: Stage, send_reques
     assert await stage.cuts() == []
 
 
-async def test_what_is_no_stream_ends_in_time(stage: Stage, send_request: MakeRequest) -> None:
+async def test_non_stream_gets_a_response_timer(stage: Stage, send_request: MakeRequest) -> None:
     number, _ = await stage.begin(send_request("/", ("accept", "text/event-stream"), host="rpc.example.com", peer="192.0.2.7:5000"))
     forwarded = stage.forwarded._requests[number]
     stage.forwarded.on_not_streaming(number)

@@ -25,7 +25,7 @@ def test_control_socket_is_private() -> None:
     assert MADE["admin"]["address"] == {"pipe": {"path": "/s/admin", "mode": 0o600}}
 
 
-def test_gate_is_reached_by_unix_sockets_alone() -> None:
+def test_gate_clusters_use_unix_sockets() -> None:
     addresses = {
         cluster["name"]: cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"]
         for cluster in MADE["static_resources"]["clusters"]
@@ -34,12 +34,12 @@ def test_gate_is_reached_by_unix_sockets_alone() -> None:
     assert addresses == {name: {"pipe": {"path": f"/s/{file}"}} for name, file in files.items()}
 
 
-def test_a_connection_that_envoy_has_not_read_begins_with_its_client() -> None:
+def test_passthrough_sends_proxy_protocol_v2() -> None:
     (passthrough,) = (each for each in MADE["static_resources"]["clusters"] if each["name"] == PASSTHROUGH)
     assert passthrough["transport_socket"]["typed_config"]["config"] == {"version": "V2"}
 
 
-def test_the_rest_is_read_from_files_that_are_watched() -> None:
+def test_dynamic_resources_are_read_from_watched_files() -> None:
     for key, name in (("lds_config", LISTENERS), ("cds_config", CLUSTERS)):
         source = MADE["dynamic_resources"][key]["path_config_source"]
         assert source == {"path": f"/files/{name}"}
@@ -71,7 +71,7 @@ def test_descriptors_are_enough_for_all_connections_at_once(descriptors: int, co
     assert limits.to_ext_authz + 2 * limits.to_gate < descriptors * 3 / 4, "gate accepts them all"
 
 
-def test_what_waits_for_gate_takes_no_descriptor_and_is_bounded() -> None:
+def test_connections_to_gate_are_bounded() -> None:
     made = bootstrap(Path("/files"), GateSockets.in_directory(Path("/s")), Path("/s/admin"), EnvoyLimits(1, 2, to_ext_authz=3, to_gate=4))
     found = {each["name"]: each["circuit_breakers"]["thresholds"][0] for each in made["static_resources"]["clusters"]}
     assert {name: threshold["max_connections"] for name, threshold in found.items()} == {

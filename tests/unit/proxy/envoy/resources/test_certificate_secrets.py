@@ -47,7 +47,7 @@ def test_names_follow_from_the_configuration(tmp_path: Path, settings: dict[str,
     assert set(secrets_for(options, AcmeState(), NO_CLIENT)) == set(names)
 
 
-def test_the_configured_come_first_and_what_is_not_there_yet_has_a_placeholder(tmp_path: Path) -> None:
+def test_configured_secrets_come_first_and_missing_ones_have_placeholders(tmp_path: Path) -> None:
     files = certificate_files(tmp_path, "auth.example.com")
     route = {"from": f"https://{APP}", "to": "http://127.0.0.1:1", "allow_any_authenticated_user": True}
     pair = {"certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}

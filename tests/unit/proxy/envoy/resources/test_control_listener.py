@@ -21,12 +21,12 @@ def test_a_connection_is_an_address_and_a_port(peer: tuple[str, int], record: st
     assert records_for([peer]).hex() == record
 
 
-def test_what_is_no_address_is_none() -> None:
+def test_refuses_invalid_peer_address() -> None:
     with pytest.raises(OSError, match="illegal IP address"):
         records_for([("gate", 1)])
 
 
-def test_cuts_are_for_this_user_alone(tmp_path: Path) -> None:
+def test_control_socket_is_private(tmp_path: Path) -> None:
     made = control_listener(tmp_path / "cuts", 8443)
     assert made["address"] == {"pipe": {"path": str(tmp_path / "cuts"), "mode": 0o600}}
     assert not re.search(r"\$[A-Z]", str(made))

@@ -58,7 +58,7 @@ def test_every_route_is_checked_first_and_fails_closed(tmp_path: Path, with_tls:
 @pytest.mark.parametrize(
     ("proxies", "http2", "streams"), [([], True, {100}), (["10.0.0.0/8"], False, {100}), (["10.0.0.0/8"], True, {100, 1})]
 )
-def test_connections_of_trusted_proxies_that_only_envoy_can_forward_have_one_stream(
+def test_trusted_proxy_connections_to_http2_upstreams_have_one_stream(
     proxies: list[str], http2: bool, streams: set[int], tmp_path: Path, with_tls: dict[str, Any]
 ) -> None:
     chains = made(tmp_path, policy=[PAGES | {"upstream_http2": http2}], trusted_proxies=proxies, **with_tls)["filter_chains"]
@@ -107,7 +107,7 @@ TUNNELS = [
 ]
 
 
-def test_what_is_for_tunnels_alone_goes_to_gate_unread(tmp_path: Path, with_tls: dict[str, Any]) -> None:
+def test_tunnel_only_hosts_are_passed_through(tmp_path: Path, with_tls: dict[str, Any]) -> None:
     all_clients, tunnels = made(tmp_path, policy=TUNNELS, **with_tls)["filter_chains"]
     assert "filter_chain_match" not in all_clients
     assert tunnels["filter_chain_match"] == {"server_names": ["db.example.com"]}
@@ -122,14 +122,14 @@ def test_unlimited_idle_is_not_reset(tmp_path: Path, with_tls: dict[str, Any]) -
         assert proxy["typed_config"]["idle_timeout"] == "0.000s"
 
 
-def test_a_new_host_ends_no_tunnel_of_another(tmp_path: Path, with_tls: dict[str, Any]) -> None:
+def test_new_host_does_not_close_other_tunnels(tmp_path: Path, with_tls: dict[str, Any]) -> None:
     """Envoy ends the connections of a chain that has changed."""
     another = {"from": "tcp+https://new.example.com:22", "to": "tcp://127.0.0.1:1", "idle_timeout": "0s", **USERS}
     before, after = (made(tmp_path, policy=policy, **with_tls)["filter_chains"] for policy in (TUNNELS, [*TUNNELS, another]))
     assert after[: len(before)] == before
 
 
-def test_a_host_has_one_chain_also_where_it_wants_certificates(tmp_path: Path, with_tls: dict[str, Any]) -> None:
+def test_host_with_client_certificates_has_one_chain(tmp_path: Path, with_tls: dict[str, Any]) -> None:
     (tmp_path / "ca.pem").write_bytes(authority().pem)
     settings = {"policy": TUNNELS, "client_ca_file": str(tmp_path / "ca.pem"), "autocert": True}
     chains = made(tmp_path, **settings, **with_tls)["filter_chains"]
@@ -145,7 +145,7 @@ def test_a_client_that_vanished_is_looked_for(tmp_path: Path) -> None:
     assert {"level": socket.SOL_SOCKET, "name": socket.SO_KEEPALIVE, "int_value": 1} in made(tmp_path)["socket_options"]
 
 
-def test_keys_are_in_the_secrets_alone(tmp_path: Path, with_tls: dict[str, Any]) -> None:
+def test_keys_are_only_in_secrets(tmp_path: Path, with_tls: dict[str, Any]) -> None:
     options = make_options(tmp_path, data_plane="envoy", **with_tls)
     key = options.certificate_pairs[0].key.reveal().decode()
     assert key not in json.dumps(edge_listener(options, tmp_path, ExtAuthzFilter.from_options(options, TOKEN, "m" * 43, "/log"))).replace(
@@ -153,7 +153,7 @@ def test_keys_are_in_the_secrets_alone(tmp_path: Path, with_tls: dict[str, Any])
     )
 
 
-def test_an_authority_reaches_gate_itself_whatever_host_it_validates(tmp_path: Path, with_tls: dict[str, Any]) -> None:
+def test_acme_validation_of_any_host_reaches_gate(tmp_path: Path, with_tls: dict[str, Any]) -> None:
     (tmp_path / "ca.pem").write_bytes(authority().pem)
     chains = made(tmp_path, policy=[PAGES], autocert=True, client_ca_file=str(tmp_path / "ca.pem"), **with_tls)["filter_chains"]
     for chain, proofs in zip(chains[:3], chains[3:], strict=True):
@@ -176,7 +176,7 @@ def test_proxy_header_is_read_before_tls(tmp_path: Path, with_tls: dict[str, Any
     assert names == ["envoy.filters.listener.proxy_protocol", "envoy.filters.listener.tls_inspector"]
 
 
-def test_limits_are_those_of_the_configuration_and_none_is_none(tmp_path: Path) -> None:
+def test_listener_limits_are_those_of_the_configuration(tmp_path: Path) -> None:
     (chain,) = made(tmp_path, timeout_read="7s", timeout_idle="0s")["filter_chains"]
     assert manager(chain)["request_headers_timeout"] == "7.000s"
     assert manager(chain)["common_http_protocol_options"]["idle_timeout"] == "0s"

@@ -48,7 +48,7 @@ def where(action: dict[str, Any]) -> str:
     return str(action.get("cluster") or action["cluster_header"])
 
 
-def test_only_what_is_marked_goes_to_an_upstream(ext_authz: ExtAuthzFilter) -> None:
+def test_only_authorized_requests_reach_upstreams(ext_authz: ExtAuthzFilter) -> None:
     routes = ext_authz.routes("9s", "3s")
     for route in routes:
         if route.get("route", {}).get("cluster_header") == CLUSTER:
@@ -87,7 +87,7 @@ def test_no_cluster_header_is_never_set() -> None:
     assert NO_CLUSTER.startswith(PREFIX), "no client can send it"
 
 
-def test_an_upgrade_and_a_tunnel_are_gates_unasked_and_nothing_else_is(ext_authz: ExtAuthzFilter) -> None:
+def test_only_upgrades_and_connect_skip_the_check(ext_authz: ExtAuthzFilter) -> None:
     unchecked = [route for route in ext_authz.routes("9s", "3s") if FILTER in route.get("typed_per_filter_config", {})]
     assert {route["route"]["cluster"] for route in unchecked} == {GATE}
     *upgrades, tunnel = unchecked
@@ -106,7 +106,7 @@ def test_a_silence_is_bounded_by_envoy_but_where_gate_knows_better(ext_authz: Ex
     assert bounded == {f"{GATE}False": "0s", "True": "0s", "False": "9s"}
 
 
-def test_the_mark_is_the_last_thing_that_a_script_does(ext_authz: ExtAuthzFilter) -> None:
+def test_script_sets_the_authorized_header_last(ext_authz: ExtAuthzFilter) -> None:
     (finalize,) = (each for each in ext_authz.filters() if each["name"] == FINALIZE_FILTER)
     render_script = finalize["typed_config"]["default_source_code"]["inline_string"]
     assert not re.search(r"\$[A-Z]", render_script)
@@ -121,7 +121,7 @@ def test_only_upload_log_is_periodic(ext_authz: ExtAuthzFilter) -> None:
         assert at_its_time == {"types": ["DownstreamPeriodic"], "exclude": not is_periodic}
 
 
-def test_what_frames_an_answer_of_gates_frames_no_request() -> None:
+def test_framing_headers_of_check_responses_are_excluded() -> None:
     pattern = re.compile(not_starting_with((":", "content-le")))
     for name in ("content-length", ":status", ":"):
         assert not pattern.fullmatch(name), name

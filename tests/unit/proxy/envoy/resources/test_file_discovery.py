@@ -96,7 +96,7 @@ def presented(directory: Path, name: str) -> str:
     return configs
 
 
-def test_a_certificate_that_changed_is_written_alone(reported: Discovery, tmp_path: Path) -> None:
+def test_only_changed_certificate_is_written(reported: Discovery, tmp_path: Path) -> None:
     reported.publish(GATE_LISTENERS, {"one": ONE, "two": ONE})
     before = {path.name: path.stat().st_ino for path in tmp_path.iterdir()}
     reported.publish_secrets({"one": ONE, "two": OTHER})
@@ -115,7 +115,7 @@ def test_removes_secret_only_after_listeners_stop_using_it(reported: Discovery, 
     assert presented(tmp_path, "one") == "one"
 
 
-async def test_it_waits_until_envoy_has_all(reported: Discovery, tmp_path: Path) -> None:
+async def test_waits_until_envoy_has_applied_all(reported: Discovery, tmp_path: Path) -> None:
     reported.publish([*GATE_LISTENERS, {"name": "new"}], {})
     await reported.publish_clusters({"upstream-1": CLUSTER, "upstream-2": CLUSTER.replace("1", "2")})
     new = version(tmp_path)
@@ -173,9 +173,7 @@ async def test_rejection_has_envoy_reason(reported: Discovery, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("patience", "is_start"), [("APPLY_TIMEOUT", False), ("START_TIMEOUT", True)])
-async def test_an_envoy_that_never_answers_is_not_waited_for_forever(
-    patience: str, is_start: bool, reported: Discovery, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unresponsive_envoy_times_out(patience: str, is_start: bool, reported: Discovery, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_discovery, patience, 0.05)
     with pytest.raises(ConfigurationRejected, match="in time"):
         await reported.wait_applied(["upstream-1"], is_start=is_start)

@@ -37,7 +37,7 @@ def settings(tmp_path: Path) -> dict[str, Any]:
     }
 
 
-def test_all_that_comes_so_leads_to_gate_with_the_mark(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_http3_requests_go_to_gate_with_the_secret(tmp_path: Path, settings: dict[str, Any]) -> None:
     made = http3_listener(make_options(tmp_path, **settings), tmp_path, MARK, "/log")
     assert made is not None
     (chain,) = made["filter_chains"]

@@ -31,7 +31,7 @@ def test_client_address_headers_are_ignored(manager: dict[str, Any]) -> None:
     assert PREFIX in str(early)
 
 
-def test_the_router_is_last_and_what_one_kind_has_is_there(manager: dict[str, Any]) -> None:
+def test_router_is_last_and_overrides_are_applied(manager: dict[str, Any]) -> None:
     assert [each["name"] for each in manager["http_filters"]] == ["first", "envoy.filters.http.router"]
     assert manager["codec_type"] == "HTTP3"
 
@@ -43,5 +43,5 @@ def test_secrets_are_referenced_by_name(tmp_path: Path) -> None:
     assert [each["name"] for each in made["tls_certificate_sds_secret_configs"]] == ["obtained-auth.example.com"]
 
 
-def test_no_limit_is_none() -> None:
+def test_infinite_timeout_is_zero() -> None:
     assert (seconds(float("inf")), seconds(7)) == ("0s", "7.000s")

@@ -27,7 +27,7 @@ def test_facts_are_read() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "192.0.2.7:1", "a b c"])
-def test_a_request_without_facts_is_none(text: str) -> None:
+def test_refuses_missing_downstream_info(text: str) -> None:
     with pytest.raises(BadRequest):
         facts(text)
 

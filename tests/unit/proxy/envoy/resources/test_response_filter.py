@@ -15,7 +15,7 @@ def get_script(route: dict[str, Any], name: str) -> str:
     return source
 
 
-def test_the_script_has_all_that_it_needs(tmp_path: Path) -> None:
+def test_response_script_is_fully_rendered(tmp_path: Path) -> None:
     answers = ResponseFilter.from_options(make_options(tmp_path, headers={"X-A": "100%"}), "the-token")
     for reports_non_streams in (True, False):
         route = answers.route(
@@ -41,7 +41,7 @@ def test_script_applies_rules_only_if_gate_sent_some(tmp_path: Path) -> None:
         assert (f"if {str(applies_route_rules).lower()} then apply(" in render_script, RESPONSE_RULES in render_script) == (True, True)
 
 
-def test_a_script_that_looks_at_each_answer_is_left_out_for_none(tmp_path: Path) -> None:
+def test_route_with_rules_never_skips_the_script(tmp_path: Path) -> None:
     cleaned, _ = ResponseFilter.from_options(make_options(tmp_path), "the-token").filters()
     assert "matcher" in str(cleaned)
     for route in (
@@ -52,7 +52,7 @@ def test_a_script_that_looks_at_each_answer_is_left_out_for_none(tmp_path: Path)
         assert get_script(route, FINALIZE_FILTER)
 
 
-def test_the_script_is_left_out_only_where_an_answer_has_nothing_to_clean(tmp_path: Path) -> None:
+def test_script_is_skipped_only_for_clean_responses(tmp_path: Path) -> None:
     cleaned, _ = ResponseFilter.from_options(make_options(tmp_path), "the-token").filters()
     (matcher,) = cleaned["typed_config"]["xds_matcher"]["matcher_list"]["matchers"]
     plain = {":status": "200"}
@@ -79,7 +79,7 @@ def holds(predicate: dict[str, Any], headers: dict[str, str]) -> bool:
     return value is not None and re.fullmatch(pattern, value) is not None
 
 
-def test_no_trailer_of_a_client_goes_on_and_none_of_an_application_sets_a_cookie(tmp_path: Path) -> None:
+def test_removes_request_trailers_and_trailer_cookies(tmp_path: Path) -> None:
     _, trailers = ResponseFilter.from_options(make_options(tmp_path), "the-token").filters()
     mutations = trailers["typed_config"]["mutations"]
     assert mutations["request_trailers_mutations"] == [{"remove_on_match": {"key_matcher": {"safe_regex": {"regex": ".*"}}}}]

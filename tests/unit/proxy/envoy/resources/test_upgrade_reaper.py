@@ -46,7 +46,7 @@ async def test_unsent_connections_are_retried(monkeypatch: pytest.MonkeyPatch) -
     assert all(closing == {ONE} for closing in again)
 
 
-async def test_odd_lines_and_connections_with_other_requests_are_left_alone() -> None:
+async def test_ignores_malformed_lines_and_http2_connections() -> None:
     connections = NoConnections()
     upgrades = UpgradeReaper(connections.shut_down)
     for line in ("", "-", "- HTTP/1.1", "192.0.2.7:5000", "192.0.2.7:5000 HTTP/2"):
@@ -55,7 +55,7 @@ async def test_odd_lines_and_connections_with_other_requests_are_left_alone() ->
     assert connections.finished == []
 
 
-def test_envoy_logs_only_what_gate_has_ended() -> None:
+def test_logs_only_connections_that_gate_closed() -> None:
     _, ended = access_log("/log")["filter"]["and_filter"]["filters"]
     filters = ended["and_filter"]["filters"]
     assert {"response_flag_filter": {"flags": ["UC"]}} in filters

@@ -34,7 +34,7 @@ def named(made: EnvoyClusters, chosen: Options, number: int = 0, *, position: in
     return cluster
 
 
-def test_routes_that_are_measured_share_no_cluster_and_those_of_one_name_do(tmp_path: Path) -> None:
+def test_measured_routes_share_clusters_only_by_name(tmp_path: Path) -> None:
     to = {"to": "http://10.0.0.1:8001"}
     chosen = options(tmp_path, to, to, {"name": "a.b", **to}, {"name": "a.b", **to})
     assert len(EnvoyClusters(chosen.policy, "AUTO").resources) == 1
@@ -64,7 +64,7 @@ def test_each_upstream_has_a_cluster(tmp_path: Path) -> None:
     assert "transport_socket" not in first
 
 
-def test_one_of_several_is_replaced_by_gate_and_none_that_speaks_http_2(tmp_path: Path) -> None:
+def test_failover_cluster_only_with_several_http1_upstreams(tmp_path: Path) -> None:
     several = ["http://10.0.0.1:8001", "http://app.internal"]
     chosen = options(tmp_path, {"to": several}, {"to": several[0]}, {"to": several, "upstream_http2": True})
     made = EnvoyClusters(chosen.policy, "AUTO")
@@ -98,7 +98,7 @@ def test_slow_streams_do_not_block_others(tmp_path: Path) -> None:
     assert made["per_connection_buffer_limit_bytes"] == http2["initial_stream_window_size"] == 256 * 1024
 
 
-def test_what_is_the_same_has_the_same_name_in_another_configuration(tmp_path: Path) -> None:
+def test_cluster_name_is_stable_across_configurations(tmp_path: Path) -> None:
     previous_names = options(tmp_path, {"to": "http://10.0.0.1:8001"})
     after = options(tmp_path, {"to": "http://10.0.0.2:8001"}, {"to": "http://10.0.0.1:8001"})
     assert named(EnvoyClusters(previous_names.policy, "AUTO"), previous_names) == named(EnvoyClusters(after.policy, "AUTO"), after, 1)
@@ -126,7 +126,7 @@ def test_a_certificate_must_come_from_the_named_authority_and_bear_the_name(tmp_
     assert named_otherwise["common_tls_context"]["alpn_protocols"] == ["h2"]
 
 
-def test_an_address_is_looked_for_among_the_addresses_and_is_no_server_name(tmp_path: Path) -> None:
+def test_ip_address_is_verified_as_ip_san_without_sni(tmp_path: Path) -> None:
     chosen = options(tmp_path, {"to": "https://10.0.0.1"})
     context = tls(named(EnvoyClusters(chosen.policy, "AUTO"), chosen))
     assert "sni" not in context
@@ -134,7 +134,7 @@ def test_an_address_is_looked_for_among_the_addresses_and_is_no_server_name(tmp_
     assert names == [{"san_type": "IP_ADDRESS", "matcher": {"exact": "10.0.0.1"}}]
 
 
-def test_only_where_it_is_switched_off_nothing_is_verified(tmp_path: Path) -> None:
+def test_only_tls_skip_verify_disables_verification(tmp_path: Path) -> None:
     chosen = options(tmp_path, {"to": "https://a.internal", "tls_skip_verify": True}, {"to": "https://a.internal"})
     made = EnvoyClusters(chosen.policy, "AUTO")
     assert "validation_context" not in tls(named(made, chosen))["common_tls_context"]
@@ -160,7 +160,7 @@ def test_presents_client_certificate_to_upstreams(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_whatever_changes_the_clusters_are_those_that_all_routes_make(tmp_path: Path, seed: int) -> None:
+def test_incremental_clusters_equal_a_full_build(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     ca = base64.b64encode(CA.pem).decode()
     kinds: tuple[dict[str, Any], ...] = ({}, {"upstream_http2": True}, {"tls_custom_ca": ca}, {"tls_skip_verify": True}, {"name": "a"})
@@ -183,7 +183,7 @@ def test_whatever_changes_the_clusters_are_those_that_all_routes_make(tmp_path: 
         routes = [*routes[:address], *chance.choice(([], [new()], [new(), routes[0]])), *routes[address + chance.randrange(2) :]] or [new()]
 
 
-def test_only_what_is_new_of_the_operators_may_be_refused(tmp_path: Path) -> None:
+def test_only_new_operator_input_needs_validation(tmp_path: Path) -> None:
     secured = options(tmp_path, {"to": "https://10.0.0.1", "tls_custom_ca": base64.b64encode(CA.pem).decode()})
     first = EnvoyClusters(secured.policy, "AUTO")
     failover = options(tmp_path, {"to": "http://10.0.0.2"}).policy

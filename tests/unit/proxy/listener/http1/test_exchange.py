@@ -42,7 +42,7 @@ def test_a_chunked_body_streams_too(canary):
         assert client.chunk() == b""
 
 
-def test_an_upload_that_is_not_read_stops_and_goes_on_when_it_is(canary):
+def test_unread_upload_pauses_and_resumes(canary):
     size = 64 * 1024 * 1024
     with canary.connect() as client:
         client.send(get("/hold", f"Content-Length: {size}", method="POST"))
@@ -54,7 +54,7 @@ def test_an_upload_that_is_not_read_stops_and_goes_on_when_it_is(canary):
         assert client.response().body == str(size).encode()
 
 
-def test_a_download_that_is_not_read_makes_send_wait(canary):
+def test_unread_download_blocks_send(canary):
     with canary.connect() as client:
         client.send(get("/flood"))
         sent = [0]
@@ -72,7 +72,7 @@ def test_a_download_that_is_not_read_makes_send_wait(canary):
         assert canary.state["sent"] == 4096 * 65536
 
 
-def test_send_raises_when_the_client_goes_away_while_it_waits(canary):
+def test_blocked_send_raises_on_disconnect(canary):
     with canary.connect() as client:
         client.send(get("/flood"))
         canary.wait_for("sent")
@@ -86,7 +86,7 @@ def test_application_receives_disconnect(canary):
     canary.wait_for("disconnected")
 
 
-def test_a_client_that_leaves_within_its_body_never_looks_complete(canary):
+def test_disconnect_within_body_is_no_complete_request(canary):
     with canary.connect() as client:
         client.send(get("/disconnect", "Content-Length: 10", method="POST") + b"half")
         wait_until(lambda: canary.calls, "the application runs")
@@ -102,7 +102,7 @@ def test_events_are_flushed_at_once(canary):
 
 
 @pytest.mark.parametrize("path", ["/abort", "/fail-midway", "/stop-midway", "/too-short"])
-def test_an_answer_that_breaks_off_is_visibly_broken(canary, path):
+def test_aborted_response_is_visibly_incomplete(canary, path):
     with canary.connect() as client, pytest.raises(Broken) as broken:
         client.send(get(path)).response()
     assert b"0\r\n\r\n" not in broken.value.received
@@ -114,7 +114,7 @@ def test_response_cannot_exceed_content_length(canary):
 
 
 @pytest.mark.parametrize("path", ["/fail", "/split-header"])
-def test_an_application_that_fails_at_once_is_a_500(canary, path):
+def test_application_error_before_response_is_a_500(canary, path):
     response, is_closed = canary.ask(get(path))
     assert (response.status, is_closed) == (500, True)
     assert response.header("set-cookie") is None
@@ -130,7 +130,7 @@ def test_response_framing_is_set_by_gate(canary):
     assert (response.header("transfer-encoding"), response.header("connection"), response.body) == (None, None, b"plain")
 
 
-def test_an_answer_of_unknown_length_is_chunked(canary):
+def test_response_of_unknown_length_is_chunked(canary):
     with canary.connect() as client:
         response = client.send(get("/unknown-length")).response()
     assert (response.header("transfer-encoding"), response.body) == ("chunked", b"one two three")
@@ -139,7 +139,7 @@ def test_an_answer_of_unknown_length_is_chunked(canary):
 @pytest.mark.parametrize(
     ("path", "method"), [("/no-content", "GET"), ("/not-modified", "GET"), ("/unknown-length", "HEAD"), ("/early", "HEAD")]
 )
-def test_answers_without_a_body_keep_the_connection_in_step(canary, path, method):
+def test_bodiless_responses_keep_framing_intact(canary, path, method):
     with canary.connect() as client:
         response = client.send(get(path, method=method)).response(method)
         assert response.header("transfer-encoding") is None
@@ -157,13 +157,13 @@ def test_a_refused_head_request_gets_no_body(canary):
         assert client.rest().endswith(b"\r\n\r\n")
 
 
-def test_answers_have_a_date_and_do_not_name_the_server(canary):
+def test_response_has_date_but_no_server_header(canary):
     response, _ = canary.ask(get("/", "Connection: close"))
     assert response.header("date").endswith("GMT")
     assert response.header("server") is None
 
 
-def test_the_go_ahead_comes_when_the_application_wants_the_body(canary):
+def test_100_continue_is_sent_when_the_body_is_read(canary):
     with canary.connect() as client:
         client.send(get("/echo", "Content-Length: 4", "Expect: 100-continue", method="POST"))
         assert client.one_response().status == 100
@@ -228,7 +228,7 @@ def counted(canary) -> list[list]:
         (b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % (b"a" * 9000), ["", 414, 0, 0]),
     ],
 )
-def test_each_request_counts_once_when_it_has_ended(canary, data, reported):
+def test_request_is_counted_once_on_completion(canary, data, reported):
     method = data.partition(b" ")[0].decode()
     with canary.connect() as client:
         client.send(data)
@@ -240,7 +240,7 @@ def test_each_request_counts_once_when_it_has_ended(canary, data, reported):
     assert counted(canary) == [reported]
 
 
-def test_a_body_that_breaks_on_its_way_counts_by_what_we_answered(canary):
+def test_malformed_body_is_counted_by_its_error_status(canary):
     with canary.connect() as client:
         client.send(b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n")
         canary.wait_for("received", 4)
@@ -249,7 +249,7 @@ def test_a_body_that_breaks_on_its_way_counts_by_what_we_answered(canary):
     assert counted(canary) == [["POST", 400, 4, 0]]
 
 
-def test_a_client_that_left_before_an_answer_counts_as_499(canary):
+def test_disconnect_before_response_is_counted_as_499(canary):
     with canary.connect() as client:
         client.send(b"GET /disconnect HTTP/1.1\r\nHost: x\r\n\r\n")
         wait_until(lambda: canary.calls, "it has begun", 5)
@@ -257,7 +257,7 @@ def test_a_client_that_left_before_an_answer_counts_as_499(canary):
     assert counted(canary) == [["GET", 499, 0, 0]]
 
 
-def test_what_takes_too_long_counts_by_its_answer(hasty):
+def test_timeout_is_counted_by_its_status(hasty):
     with hasty.connect() as client:
         assert client.send(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n").response().status == 503
     with hasty.connect() as client:

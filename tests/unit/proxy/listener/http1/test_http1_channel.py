@@ -56,7 +56,7 @@ async def some_turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_the_next_request_waits_until_the_last_answer_is_read():
+async def test_pipelined_request_waits_until_previous_response_is_read():
     channel, _wire = await connected()
     application, calls = channel.context.application, []
 
@@ -149,14 +149,14 @@ async def test_the_next_connection_of_a_descriptor_has_no_past(standing):
     assert not standing.is_behind
 
 
-async def test_a_client_that_reads_nothing_for_timeout_idle_is_dropped():
+async def test_client_that_reads_nothing_is_aborted_after_timeout_idle():
     channel, wire = await connected(idle_timeout=0.01)
     channel.pauseProducing()
     await eventually(lambda: wire.is_aborted)
     channel.connectionLost()
 
 
-async def test_after_a_slow_tls_handshake_all_of_timeout_read_is_left_for_the_head():
+async def test_slow_tls_handshake_does_not_reduce_head_timeout():
     channel, wire = await connected(read_timeout=0.01)
     assert IHandshakeListener.providedBy(channel)
     channel.context.get_state = default_state
@@ -166,7 +166,7 @@ async def test_after_a_slow_tls_handshake_all_of_timeout_read_is_left_for_the_he
     channel.connectionLost()
 
 
-async def test_a_handshake_that_ends_after_its_connection_gives_it_no_time():
+async def test_handshake_after_shutdown_restarts_no_timeout():
     channel, wire = await connected(idle_timeout=0.01)
     channel.shut_down()
     channel.context.get_state = default_state
@@ -176,14 +176,14 @@ async def test_a_handshake_that_ends_after_its_connection_gives_it_no_time():
     channel.connectionLost()
 
 
-async def test_after_a_refusal_only_our_side_ends_so_that_the_answer_survives():
+async def test_rejection_half_closes_so_that_the_response_arrives():
     channel, wire = await connected()
     channel.dataReceived(b"GET / HTTP/1.0\r\n\r\n")
     assert (wire.is_half_closed, wire.disconnecting, wire.is_aborted) == (True, False, False)
     channel.connectionLost()
 
 
-async def test_what_is_read_after_the_end_is_bounded():
+async def test_discarded_input_is_bounded():
     channel, wire = await connected()
     channel.dataReceived(b"GET / HTTP/1.0\r\n\r\n")
     for _ in range(5):
@@ -192,7 +192,7 @@ async def test_what_is_read_after_the_end_is_bounded():
     channel.connectionLost()
 
 
-async def test_a_second_empty_line_is_refused_when_it_comes_by_itself_too():
+async def test_refuses_second_empty_line_in_its_own_packet():
     channel, wire = await connected()
     for line in (b"\r\n", b"\r\n", get("/")):
         channel.dataReceived(line)
@@ -200,7 +200,7 @@ async def test_a_second_empty_line_is_refused_when_it_comes_by_itself_too():
     channel.connectionLost()
 
 
-def test_requests_sent_ahead_are_answered_in_order(canary):
+def test_pipelined_requests_are_answered_in_order(canary):
     tags = [f"tag-{number}".encode() for number in range(40)]
     with canary.connect() as client:
         client.send(b"".join(post("/slow" if number == 3 else "/echo", tag) for number, tag in enumerate(tags)))
@@ -238,12 +238,12 @@ def test_client_can_request_close(canary, option):
     assert (response.status, is_closed) == (200, True)
 
 
-def test_what_follows_the_last_request_is_not_served(canary):
+def test_bytes_after_the_last_request_are_not_served(canary):
     canary.ask(get("/first", "Connection: close") + get("/second"))
     assert [call["path"] for call in canary.calls] == ["/first"]
 
 
-def test_an_early_answer_to_a_small_body_keeps_the_connection_in_step(canary):
+def test_early_response_to_small_body_keeps_framing_intact(canary):
     with canary.connect() as client:
         client.send(post("/early", b"")[: -len(b"0\r\n\r\n")] + b"1000\r\n\r\n")
         assert client.response().announces_close is False
@@ -253,7 +253,7 @@ def test_an_early_answer_to_a_small_body_keeps_the_connection_in_step(canary):
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 100000", "Transfer-Encoding: chunked"])
-def test_an_early_answer_to_a_large_or_endless_body_closes(canary, framing):
+def test_early_response_to_large_body_closes(canary, framing):
     request = f"POST /early HTTP/1.1\r\nHost: canary\r\n{framing}\r\n\r\n".encode()
     with canary.connect() as client:
         response = client.send(request).response()
@@ -263,7 +263,7 @@ def test_an_early_answer_to_a_large_or_endless_body_closes(canary, framing):
     assert [call["path"] for call in canary.calls] == ["/early"]
 
 
-def test_a_client_that_is_still_sending_gets_the_early_answer(canary):
+def test_sending_client_receives_early_response(canary):
     """Closing at once would reset the connection, and the answer with it."""
     size = 2_000_000
     with canary.connect() as client:
@@ -271,7 +271,7 @@ def test_a_client_that_is_still_sending_gets_the_early_answer(canary):
         assert client.response().status == 403
 
 
-def test_an_early_answer_without_the_rest_of_its_body_closes_after_a_while(hasty):
+def test_early_response_closes_if_the_body_stalls(hasty):
     with hasty.connect() as client:
         assert client.send(b"POST /early HTTP/1.1\r\nHost: canary\r\nContent-Length: 9\r\n\r\n").response().status == 403
         assert client.is_closed(8)
@@ -294,7 +294,7 @@ def test_a_slow_head_is_refused(hasty):
         assert client.response().status in (400, 408)
 
 
-def test_a_head_that_stops_is_answered_408(hasty):
+def test_stalled_head_is_a_408(hasty):
     with hasty.connect() as client:
         assert client.send(b"GET / HTTP/1.1\r\nHos").response().status == 408
         assert client.is_closed()
@@ -306,23 +306,23 @@ def test_idle_connection_closes_without_response(hasty):
         assert client.is_closed(2)
 
 
-def test_empty_lines_do_not_keep_a_connection(hasty):
+def test_empty_lines_do_not_keep_connection_open(hasty):
     with hasty.connect() as client:
         assert client.send(b"\r\n").is_closed(2) or client.response().status == 408
 
 
-def test_an_idle_connection_closes_without_an_answer(hasty):
+def test_idle_connection_closes_after_response(hasty):
     with hasty.connect() as client:
         client.send(get("/")).response()
         assert client.is_closed(3)
 
 
-def test_a_body_that_stops_is_answered_408(hasty):
+def test_stalled_body_is_a_408(hasty):
     with hasty.connect() as client:
         assert client.send(b"POST /echo HTTP/1.1\r\nHost: canary\r\nContent-Length: 9\r\n\r\nhalf").response().status == 408
 
 
-def test_a_body_that_trickles_is_answered_408(hasty):
+def test_trickling_body_is_a_408(hasty):
     with hasty.connect() as client:
         client.send(b"POST /echo HTTP/1.1\r\nHost: canary\r\nContent-Length: 900\r\n\r\n")
         client.socket.settimeout(0.04)
@@ -337,7 +337,7 @@ def test_a_body_that_trickles_is_answered_408(hasty):
         assert client.response().status == 408
 
 
-def test_a_long_upload_that_moves_lives_on(hasty_reader):
+def test_slow_but_steady_upload_completes(hasty_reader):
     with hasty_reader.connect() as client:
         client.send(b"POST /echo HTTP/1.1\r\nHost: canary\r\nContent-Length: 2400\r\n\r\n")
         for _ in range(6):
@@ -352,17 +352,17 @@ def test_unread_body_is_not_a_client_timeout(hasty):
         assert client.response().body == b"slow"
 
 
-def test_an_answer_that_never_comes_is_a_503(hasty):
+def test_missing_response_is_a_503(hasty):
     response, is_closed = hasty.ask(get("/never"))
     assert (response.status, is_closed) == (503, True)
 
 
-def test_an_answer_that_does_not_end_is_cut(hasty):
+def test_endless_response_is_aborted(hasty):
     with hasty.connect() as client, pytest.raises(Broken):
         client.send(get("/events")).response()
 
 
-def test_a_client_that_stops_reading_is_let_go(hasty):
+def test_client_that_stops_reading_is_disconnected(hasty):
     with hasty.connect() as client:
         client.send(get("/flood"))
         hasty.wait_for("refused_sends")

@@ -34,7 +34,7 @@ def test_a_body_of_known_length_ends_there(size):
     assert body.finished
 
 
-def test_what_remains_of_a_body_is_known():
+def test_remaining_body_bytes():
     body = LengthBody(10)
     body.feed(b"abc")
     assert (body.remaining, body.finished) == (7, False)
@@ -104,14 +104,14 @@ def test_an_unfinished_size_line_holds_few_bytes():
 
 
 @pytest.mark.parametrize("name", [name for name, data in MALFORMED.items() if len(data) < 4096])
-def test_a_body_that_is_broken_from_the_start_never_reaches_the_application(canary, name):
+def test_body_malformed_at_the_start_never_reaches_the_application(canary, name):
     head = b"POST /echo HTTP/1.1\r\nHost: canary\r\nTransfer-Encoding: chunked\r\n\r\n"
     response, is_closed = canary.ask(head + MALFORMED[name])
     assert (response.status, is_closed) == (400, True)
     assert canary.calls == []
 
 
-def test_a_body_that_breaks_later_is_answered_and_the_connection_closes(canary):
+def test_body_malformed_later_is_a_400_and_closes(canary):
     with canary.connect() as client:
         client.send(b"POST /echo HTTP/1.1\r\nHost: canary\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
         canary.wait_for("received", 5)

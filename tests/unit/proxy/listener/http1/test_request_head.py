@@ -175,7 +175,7 @@ def test_the_head_arrives_as_it_was_sent(canary):
 @pytest.mark.parametrize(
     "name", [b"X_Gate_Jwt_Assertion", b"X-Gate_Jwt-Assertion", b"Content_Length", b"Daphne-Root-Path", b"daphne-root-path"]
 )
-def test_names_that_could_pose_as_others_are_dropped(canary, name):
+def test_ambiguous_header_names_are_dropped(canary, name):
     canary.ask(request(name + b": 5"))
     assert canary.calls[0]["headers"] == [["host", "app.example.com"]]
 
@@ -201,7 +201,7 @@ def test_parses_valid_head():
     assert head.wants_close
 
 
-def test_an_expectation_without_a_body_is_nothing():
+def test_expect_without_body_is_ignored():
     assert not parse_head(VALID + b"Expect: 100-continue\r\n").expects_continue
 
 
@@ -230,7 +230,7 @@ def test_an_upgrade_is_an_ordinary_request(canary):
 
 
 @pytest.mark.parametrize("value", [b"websocket", b"WebSocket", b"websocket, h2c", b"h2c, websocket"])
-def test_nothing_behind_a_websocket_handshake_is_read_as_a_request(canary, value):
+def test_bytes_after_websocket_handshake_are_no_request(canary, value):
     answer, closed = canary.ask(request(b"Connection: Upgrade", b"Upgrade: " + value) + request())
     assert (answer.status, closed) == (200, True)
     assert len(canary.calls) == 1
@@ -249,7 +249,7 @@ def test_two_empty_lines_are_not(canary):
     assert canary.ask(b"\r\n\r\n" + request())[0].status == 400
 
 
-def test_a_head_that_comes_byte_by_byte_is_the_same_with_one_empty_line_before_it():
+def test_reads_head_byte_by_byte_after_one_empty_line():
     data, search, buffer = b"\r\n" + request(b"X: y"), HeadReader(), bytearray()
     for byte in data[:-1]:
         buffer.append(byte)
@@ -274,7 +274,7 @@ def test_a_head_that_comes_byte_by_byte_is_the_same_with_one_empty_line_before_i
         ((b"Connection: Upgrade", b"Upgrade: h2c"), (0, False, False, False)),
     ],
 )
-def test_what_follows_a_head_is_known(lines, expected):
+def test_body_and_connection_properties_of_a_head(lines, expected):
     head = parse_head(request(*lines)[:-2])
     assert (head.body_length, head.expects_continue, head.wants_close, head.ends_http) == expected
 
@@ -287,14 +287,14 @@ def test_every_header_is_parsed_or_reported(name):
 
 
 @pytest.mark.parametrize("authority", [b"db.example.com:5432", b"[::1]:22", b"DB.example.com:443"])
-def test_a_connect_is_for_its_host_and_nothing_after_it_is_a_request(authority: bytes) -> None:
+def test_connect_ends_http(authority: bytes) -> None:
     head = parse_head(b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n" % (authority, authority))
     assert (head.method, head.raw_path, head.query_string, head.body_length) == (b"CONNECT", b"/", b"", 0)
     assert head.ends_http
     assert head.wants_close
 
 
-def test_no_method_is_usual_that_would_be_refused():
+def test_common_methods_are_accepted():
     for method in _COMMON_METHODS:
         _require_method(method)
 
@@ -312,7 +312,7 @@ def test_utf_8_and_the_letters_of_latin_1_are_in_a_value_as_they_came(value):
 @pytest.mark.parametrize(
     ("line", "is_cookie"), [(b"Cookie: a=\x85", True), (b"COOKIE: a=\x1f", True), (b"X: \x85", False), (b"X-Cookie: \0", False)]
 )
-def test_a_malformed_cookie_is_refused_with_what_helps_against_it(line, is_cookie):
+def test_malformed_cookie_rejection_has_a_hint(line, is_cookie):
     with pytest.raises(RequestRejected) as caught:
         parse_head(request(b"Cookie: fine=1", line)[:-2])
     assert (b"Delete the cookies" in caught.value.body, b"Cookie header is malformed" in caught.value.body) == (is_cookie, is_cookie)

@@ -69,7 +69,7 @@ def test_connection_without_valid_header_gets_no_byte(port, data):
         assert is_closed_without_a_byte(client)
 
 
-def test_a_second_header_is_no_request(port):
+def test_second_proxy_header_is_a_400(port):
     with RawClient(port) as client:
         assert client.send(V1 + V1 + b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").response().status == 400
 
@@ -83,14 +83,14 @@ def test_a_header_may_come_byte_by_byte_and_several_requests_follow_it(port):
 
 
 @pytest.mark.parametrize("start_of_it", [b"", b"PROXY TCP4 1", v2(addresses=tcp4())[:20]])
-def test_a_header_that_does_not_come_in_time_closes_the_connection(hasty_port, start_of_it):
+def test_proxy_header_timeout_closes_connection(hasty_port, start_of_it):
     with RawClient(hasty_port) as client:
         if start_of_it:
             client.send(start_of_it)
         assert is_closed_without_a_byte(client)
 
 
-def test_a_header_that_trickles_has_no_more_time(hasty_port):
+def test_trickling_proxy_header_does_not_extend_timeout(hasty_port):
     with RawClient(hasty_port) as client:
         client.socket.settimeout(0.02)
         for byte in (bytes([byte]) for byte in b"PROXY UNKNOWN " + b"x" * 80):  # 1.9 s, where 0.2 s are allowed
@@ -105,7 +105,7 @@ def test_a_header_that_trickles_has_no_more_time(hasty_port):
         raise AssertionError("was waited for")
 
 
-def test_the_header_comes_before_tls(tmp_path):
+def test_proxy_header_precedes_tls(tmp_path):
     files = certificate_files(tmp_path, "app.localhost")
     tls = {"insecure_server": False, "certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
     child, port = start(tmp_path, use_proxy_protocol=True, **tls)
@@ -123,6 +123,6 @@ def test_the_header_comes_before_tls(tmp_path):
             RawClient(port, tls=context, server_name="app.localhost")
 
 
-def test_without_the_setting_a_header_is_no_request(canary):
+def test_proxy_header_without_the_setting_is_a_400(canary):
     response, _ = canary.ask(V1 + b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     assert response.status == 400

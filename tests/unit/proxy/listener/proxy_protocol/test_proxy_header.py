@@ -86,13 +86,13 @@ def test_a_header_in_pieces_is_waited_for(header, source):
 
 
 @pytest.mark.parametrize("data", BAD)
-def test_what_is_no_header_is_refused_and_not_waited_for(data):
+def test_refuses_malformed_proxy_header(data):
     with pytest.raises(MalformedProxyHeader):
         parse_header(data)
 
 
 @pytest.mark.parametrize("data", BAD)
-def test_it_is_refused_in_pieces_too(data):
+def test_refuses_malformed_proxy_header_in_pieces(data):
     def refused_after():
         for end in range(1, len(data) + 1):
             try:
@@ -105,7 +105,7 @@ def test_it_is_refused_in_pieces_too(data):
 
 
 @given(st.binary(max_size=400), st.sampled_from([b"", b"PROXY ", SIGNATURE, SIGNATURE + b"\x21\x11"]))
-def test_nothing_else_happens_whatever_comes(data, start):
+def test_arbitrary_bytes_are_parsed_or_refused(data, start):
     try:
         found = parse_header(start + data)
     except MalformedProxyHeader:

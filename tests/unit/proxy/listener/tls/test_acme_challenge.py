@@ -100,7 +100,7 @@ def test_a_host_without_a_challenge_ends_the_handshake(tls: Listener, server_nam
         RawClient(tls.port, tls=tls.context("acme-tls/1"), server_name=server_name)
 
 
-def test_a_challenge_of_another_kind_is_none(other_kind: Listener) -> None:
+def test_challenge_of_other_type_is_rejected(other_kind: Listener) -> None:
     with pytest.raises(ssl.SSLError, match=r"(?i)no.application.protocol"):
         RawClient(other_kind.port, tls=other_kind.context("acme-tls/1"), server_name=HOST)
 
@@ -115,7 +115,7 @@ def test_other_clients_are_served_unchanged(tls: Listener, protocols: tuple[str,
 @pytest.mark.parametrize(
     "sent", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x04\x01\x00\x00\x00", records(ACME[5:], 1)[:-6] + b"\xff" * 6]
 )
-def test_what_is_no_hello_is_openssl_s_to_refuse(tls: Listener, sent: bytes) -> None:
+def test_openssl_refuses_invalid_hello(tls: Listener, sent: bytes) -> None:
     with socket.create_connection(("127.0.0.1", tls.port), 10) as client:
         client.sendall(sent)
         assert b"HTTP" not in client.recv(1000)

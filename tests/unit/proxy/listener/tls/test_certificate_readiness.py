@@ -49,7 +49,7 @@ def test_reports_expired_and_expiring_certificates(tmp_path, lifetime, passed, p
 
 
 @pytest.mark.parametrize(("lifetime", "passed"), [(timedelta(days=90), timedelta(days=82)), (timedelta(days=5), timedelta(days=3))])
-def test_what_ends_later_is_not(tmp_path, lifetime, passed):
+def test_certificate_that_expires_later_is_not_reported(tmp_path, lifetime, passed):
     assert read(tmp_path, AUTHENTICATE, APP, lifetime=lifetime, offset=NOW + passed).state is ReadinessState.OK
 
 
@@ -72,7 +72,7 @@ def test_a_host_without_a_certificate_is_named_and_of_many_a_few(tmp_path):
     assert part.reason == "no certificate for app0.localhost, app1.localhost, app2.localhost and 2 more"
 
 
-def test_nothing_is_reported_without_tls(tmp_path):
+def test_reports_nothing_without_tls(tmp_path):
     assert read(tmp_path, AUTHENTICATE, insecure_server=True, certificate_file=None, certificate_key_file=None).state is ReadinessState.OK
 
 

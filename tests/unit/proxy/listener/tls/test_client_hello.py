@@ -57,7 +57,7 @@ def test_a_message_in_several_records_is_the_same(size):
 
 
 @pytest.mark.parametrize("size", [1, 3, 50, 200])
-def test_what_comes_in_parts_is_the_same(size):
+def test_hello_in_parts_is_parsed_alike(size):
     incoming = ClientHelloParser()
     sent = records(ACME[5:], size)
     for offset in range(len(sent) - 1):
@@ -96,7 +96,7 @@ def test_a_part_of_one_needs_more(length):
         records(b"\x01\x00\x00\x04" + b"\x03\x03\x00\x00", 100),
     ],
 )
-def test_what_is_none_is_unreadable(sent):
+def test_refuses_invalid_hello(sent):
     with pytest.raises(UnreadableClientHello):
         find(sent)
 
@@ -107,7 +107,7 @@ def test_client_hello_is_bounded():
 
 
 @given(st.binary(max_size=600), st.integers(0, len(ACME)))
-def test_no_bytes_break_it(junk, offset):
+def test_arbitrary_bytes_raise_only_unreadable(junk, offset):
     for sent in (junk, b"\x16\x03\x01" + junk, ACME[:offset] + junk, ACME[:offset] + junk + ACME[offset + len(junk) :]):
         try:
             found = find(sent)

@@ -117,7 +117,7 @@ def test_weak_ciphers_are_refused(tls):
         RawClient(tls.port, tls=context, server_name="app.example.com")
 
 
-def test_a_download_over_tls_that_is_not_read_makes_send_wait(tls):
+def test_unread_tls_download_blocks_send(tls):
     with RawClient(tls.port, tls=tls.context(), server_name="app.example.com") as control:
         control.send(b"GET /_/reset HTTP/1.1\r\nHost: app.example.com\r\n\r\n").response()
         with RawClient(tls.port, tls=tls.context(), server_name="app.example.com") as client:
@@ -144,7 +144,7 @@ def test_plain_http_on_the_tls_port_is_closed(tls):
         assert b"200" not in client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").rest()
 
 
-def test_a_key_of_another_certificate_is_a_configuration_error(tmp_path):
+def test_mismatched_key_is_a_config_error(tmp_path):
     (tmp_path / "other").mkdir()
     one, other = certificate_files(tmp_path, "app.example.com"), certificate_files(tmp_path / "other", "app.example.com")
     pair = CertificatePair(one.certificate.read_bytes(), SecretBytes(other.key.read_bytes()), "certificate_file")
