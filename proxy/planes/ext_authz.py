@@ -65,7 +65,7 @@ class ExtAuthzResponder(CheckResponder):
         removed = [name for name in untrusted if name not in identity_names]
         replaced: list[Header] = []
         if b"x-forwarded-for" in names:
-            # Because the client may have written earlier addresses than the one that the Envoy trusts.
+            # Because the client may have written the addresses before the trusted one.
             replaced.append((b"x-forwarded-for", request.client_address.encode()))
         if b"cookie" in names or b"authorization" in names:
             for name, remaining in self._headers.remaining_credentials(request.headers, verdict.withheld):
