@@ -103,18 +103,18 @@ class AuditLog:
         """Write an entry for each (id, name), which are rows of `model`.  AuditLogAway."""
         now, kind = self.clock(), str(model._meta.verbose_name)
         texts = {"client_address": self.address, "action": action, "object_type": kind}
-        entries = [_build_entry(self.actor, now, **texts, object_id=id, object_repr=words) for id, words in objects]
+        entries = [_build_entry(self.actor, now, **texts, object_id=id, object_repr=text) for id, text in objects]
         try:
             await sync_to_async(AuditEntry.objects.bulk_create)(entries, batch_size=100)
         except Error as error:
             log.error("audit log write failed", action=str(action), actor_id=self.actor.id, reason=str(error).partition("\n")[0])
             raise AuditLogUnavailable("audit log write failed") from error
         for entry in entries if self.fields else ():
-            did = {"action": entry.action, "object": entry.object_repr, "object_id": entry.object_id, **self.fields}
+            event_fields = {"action": entry.action, "object": entry.object_repr, "object_id": entry.object_id, **self.fields}
             if self.actor.kind is ActorKind.SERVICE_ACCOUNT:
-                log.info("api action", **did)
+                log.info("api action", **event_fields)
             else:
-                log.info("admin action", **did)
+                log.info("admin action", **event_fields)
 
     @asynccontextmanager
     async def step(self, action: AuditAction, model: type[Model], objects: Collection[tuple[str, str]]) -> AsyncGenerator[None]:
@@ -177,13 +177,13 @@ def record_actions(
     actor, address = non_administrator or administrator(request), page_context(request).client_address
     kind = "" if model is None else str(model._meta.verbose_name)
     entries = [
-        _build_entry(actor, client_address=address, action=message, object_type=kind, object_id=id, object_repr=words)
-        for id, words in objects
+        _build_entry(actor, client_address=address, action=message, object_type=kind, object_id=id, object_repr=text)
+        for id, text in objects
     ]
     for entry in entries:
-        did = {"action": entry.action, "object": entry.object_repr, "object_id": entry.object_id}
-        names = {"actor": entry.actor, "actor_kind": entry.actor_kind, "actor_id": entry.actor_id}
-        log.info("admin action", **did, **names, client_address=address)
+        event_fields = {"action": entry.action, "object": entry.object_repr, "object_id": entry.object_id}
+        actor_fields = {"actor": entry.actor, "actor_kind": entry.actor_kind, "actor_id": entry.actor_id}
+        log.info("admin action", **event_fields, **actor_fields, client_address=address)
     if non_administrator is not None:
         entries = [entry for entry in entries if not _is_repeated(entry)]
     AuditEntry.objects.bulk_create(entries, batch_size=100)
@@ -203,22 +203,26 @@ def record_command(username: str, message: str, name: str, model: type[Model], d
         connection.close()
 
 
-def scim_entry(moment: float, address: str, action: str, kind: str, id: str, words: str, provider: str = "") -> AuditEntry:
+def scim_entry(moment: float, address: str, action: str, kind: str, id: str, object_repr: str, provider: str = "") -> AuditEntry:
     """Entry of a change that the provider, that one of several, made by SCIM at `moment` (Unix seconds), to be saved after it is done."""
     actor = Actor(ActorKind.PROVIDER, provider or "scim", f"{provider}: {SCIM_ACTOR}" if provider else SCIM_ACTOR)
-    return _build_entry(actor, moment, client_address=address, action=action, object_type=kind, object_id=id, object_repr=words)
+    return _build_entry(actor, moment, client_address=address, action=action, object_type=kind, object_id=id, object_repr=object_repr)
 
 
 def session_entry(
-    moment: float, person: SessionRecord, providers: Providers, address: str, action: str, session: SessionRecord | None = None
+    moment: float, actor_session: SessionRecord, providers: Providers, address: str, action: str, session: SessionRecord | None = None
 ) -> AuditEntry:
     """Entry of what a person did to a session of their own, or, without one, to all of theirs; to be saved after it is done."""
-    actor = user_actor(person, providers)
+    actor = user_actor(actor_session, providers)
     if session is None:
-        kind, id, words = User._meta.verbose_name, person.user_id, actor.name
+        kind, id, object_repr = User._meta.verbose_name, actor_session.user_id, actor.name
     else:
-        kind, id, words = Session._meta.verbose_name, session.id, f"{actor.name}, from {session.client_address or 'an unknown address'}"
-    return _build_entry(actor, moment, client_address=address, action=action, object_type=str(kind), object_id=id, object_repr=words)
+        kind, id, object_repr = (
+            Session._meta.verbose_name,
+            session.id,
+            f"{actor.name}, from {session.client_address or 'an unknown address'}",
+        )
+    return _build_entry(actor, moment, client_address=address, action=action, object_type=str(kind), object_id=id, object_repr=object_repr)
 
 
 def name_in_claims(user_id: str, claims: Mapping[str, Any], providers: Providers) -> str:
@@ -232,10 +236,10 @@ def _build_entry(actor: Actor, moment: float | None = None, **texts: str) -> Aud
 
     Names come from outside: what no database stores, and what turns the text around it, is replaced.
     """
-    when = timezone.now() if moment is None else datetime.fromtimestamp(moment, UTC)
+    occurred_at = timezone.now() if moment is None else datetime.fromtimestamp(moment, UTC)
     texts |= {"actor": actor.name, "actor_kind": actor.kind.value, "actor_id": actor.id}
     lengths = {field.name: getattr(field, "max_length", None) for field in AuditEntry._meta.fields}
-    return AuditEntry(occurred_at=when, **{name: sanitize_text(text)[: lengths[name]] for name, text in texts.items()})
+    return AuditEntry(occurred_at=occurred_at, **{name: sanitize_text(text)[: lengths[name]] for name, text in texts.items()})
 
 
 def csv_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
@@ -262,8 +266,8 @@ def _escape_formula(value: Any) -> str:
 
 def session_label(session: Session) -> str:
     """A session's name that still says something when it is gone."""
-    person = session_user(session) or session.user_id or "an unknown user"
-    return f"{person}, from {session.client_address or 'an unknown address'}"
+    user_name = session_user(session) or session.user_id or "an unknown user"
+    return f"{user_name}, from {session.client_address or 'an unknown address'}"
 
 
 def session_user(session: Session) -> User | None:
@@ -275,5 +279,5 @@ def session_user(session: Session) -> User | None:
 
 
 def _is_repeated(entry: AuditEntry) -> bool:
-    same = {"actor_id": entry.actor_id, "object_id": entry.object_id, "object_repr": entry.object_repr, "action": entry.action}
-    return AuditEntry.objects.filter(**same, occurred_at__gt=timezone.now() - ANONYMOUS_INTERVAL).exists()
+    filters = {"actor_id": entry.actor_id, "object_id": entry.object_id, "object_repr": entry.object_repr, "action": entry.action}
+    return AuditEntry.objects.filter(**filters, occurred_at__gt=timezone.now() - ANONYMOUS_INTERVAL).exists()

@@ -68,8 +68,8 @@ class ProviderClaims:
         return claim.prefix if claim is not None else ""
 
     def _groups_claim_for(self, user_id: str) -> GroupsClaim | None:
-        of = user_id.partition("/")[0]
-        return next((claim for claim in self.claims if claim.provider == of), None)
+        provider_id = user_id.partition("/")[0]
+        return next((claim for claim in self.claims if claim.provider == provider_id), None)
 
 
 def verified_email(user_id: str, fields: Mapping[str, Any], providers: Mapping[str, ProviderConfig]) -> str:
@@ -100,9 +100,9 @@ def is_session_address(email: str, session_claims: Mapping[str, Any]) -> bool:
 
     Another session of the account may have written the record.
     """
-    said = [session_claims[name] for name in ("email", "mail") if name in session_claims]
-    named = next((value for value in said if isinstance(value, str) and value), "")
-    return not said or canonical_email(named) == canonical_email(email)
+    asserted = [session_claims[name] for name in ("email", "mail") if name in session_claims]
+    address = next((value for value in asserted if isinstance(value, str) and value), "")
+    return not asserted or canonical_email(address) == canonical_email(email)
 
 
 def may_match_by_email(user: UserRecord, session_claims: Mapping[str, Any]) -> bool:
@@ -112,8 +112,8 @@ def may_match_by_email(user: UserRecord, session_claims: Mapping[str, Any]) -> b
 
 def email_assertions(user: UserRecord, session_claims: Mapping[str, Any]) -> list[Any]:
     """Return the `email_verified` values of all sources."""
-    said = (user.email_verified, user.claims.get("email_verified"), session_claims.get("email_verified"))
-    return [value for value in said if value is not None]
+    values = (user.email_verified, user.claims.get("email_verified"), session_claims.get("email_verified"))
+    return [value for value in values if value is not None]
 
 
 def is_yes(value: Any) -> bool:
@@ -148,17 +148,17 @@ def flatten_claims(claims: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
     5.6.2) is one whose value is not known, and so is one that a rule names without the backslashes before its dots.
     """
     flat: dict[str, tuple[Any, ...]] = {}
-    waiting: list[tuple[str, Mapping[str, Any]]] = [("", claims)]
-    while waiting:
-        path, level = waiting.pop()
+    pending: list[tuple[str, Mapping[str, Any]]] = [("", claims)]
+    while pending:
+        path, level = pending.pop()
         for name, value in level.items():
             key = f"{path}{_path_part(str(name))}"
             # Two claims of one path: it is not known which of them a rule means.
             flat[key] = _values(value) if key not in flat else PartialValues()
             if isinstance(value, Mapping):
-                waiting.append((f"{key}.", value))
-    elsewhere = claims.get("_claim_names")
-    for name in elsewhere if isinstance(elsewhere, Mapping) else ():
+                pending.append((f"{key}.", value))
+    distributed = claims.get("_claim_names")
+    for name in distributed if isinstance(distributed, Mapping) else ():
         key = _path_part(str(name))
         flat[key] = PartialValues(flat[key]) if flat.get(key) else NullValues()
     for key in [key for key in flat if "\\" in key]:
@@ -166,10 +166,10 @@ def flatten_claims(claims: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
     return flat
 
 
-def nest_claims(described: Mapping[str, Any]) -> dict[str, Any]:
+def nest_claims(values_by_path: Mapping[str, Any]) -> dict[str, Any]:
     """Return claims as a provider sends them, from values by dotted paths: the reverse of `flattened`."""
     claims: dict[str, Any] = {}
-    for path, value in described.items():
+    for path, value in values_by_path.items():
         head, slash, tail = path.rpartition("/") if "://" in path else ("", "", path)
         first, *names = _DOT.split(tail)
         level, name = claims, head + slash + first
@@ -196,12 +196,12 @@ def _values(value: Any) -> tuple[Any, ...]:
     if isinstance(value, _COMPARABLE):
         return (value,)
     if not isinstance(value, list | tuple):
-        return NullValues() if _is_nothing(value) else PartialValues()
+        return NullValues() if _is_empty(value) else PartialValues()
     comparable = [item for item in value if isinstance(item, _COMPARABLE)]
     if len(comparable) == len(value):
         return ListedValues(comparable)
-    return NullValues() if all(map(_is_nothing, value)) else PartialValues(comparable)
+    return NullValues() if all(map(_is_empty, value)) else PartialValues(comparable)
 
 
-def _is_nothing(value: Any) -> bool:
+def _is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, Mapping | list | tuple) and not value)

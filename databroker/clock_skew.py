@@ -26,7 +26,7 @@ class ClockSkewMonitor:
     def __init__(self) -> None:
         self.skew = 0.0
         self.store_health = HealthTracker()
-        self._since = 0  # looks since it differs
+        self._polls_over_limit = 0  # looks since it differs
 
     @property
     def exceeds_limit(self) -> bool:
@@ -36,13 +36,13 @@ class ClockSkewMonitor:
         metrics.clock_skew.set(skew)
         self.skew = skew
         if not self.exceeds_limit:
-            if self._since:
+            if self._polls_over_limit:
                 log.info("clock skew resolved")
-            self._since = 0
+            self._polls_over_limit = 0
             return
-        if self._since % LOG_EVERY == 0:
+        if self._polls_over_limit % LOG_EVERY == 0:
             log.error("clock skew exceeds limit", seconds_ahead=round(skew, 1))
-        self._since += 1
+        self._polls_over_limit += 1
 
     async def run(self, store: StoreBackend) -> None:
         """Measure for ever; the log hears elsewhere of a store that is away."""

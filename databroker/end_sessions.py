@@ -44,7 +44,7 @@ async def session_ids_for_user(broker: BrokerClient, user_id: str, account: Call
 
     Each session is indexed before it is written, so none is missed; its record says whose it is.
     """
-    found = await _records(broker, [indexed_session_id(entry) async for entry in index_entries(broker, user_key(user_id))])
+    found = await _get_sessions(broker, [indexed_session_id(entry) async for entry in index_entries(broker, user_key(user_id))])
     return [record.id for record in found if account(str(record.data.get("user_id"))) == account(user_id)]
 
 
@@ -61,34 +61,34 @@ async def end_sessions(broker: BrokerClient, ids: Iterable[str], deleted: list[s
     The ids of those that lived.  `over` grows with each that is over, so that it is right also where the broker fails halfway
     (BrokerError).  Who names the others goes last: asked again after a failure, this finds all that is left.
     """
-    chosen, deleted, lived = list(dict.fromkeys(ids)), deleted if deleted is not None else [], list[str]()
-    earlier = await superseded_by(broker, chosen)
-    for wave in ([id for id in earlier if id not in chosen], chosen):
+    chosen, deleted, ended = list(dict.fromkeys(ids)), deleted if deleted is not None else [], list[str]()
+    superseded = await superseded_by(broker, chosen)
+    for wave in ([id for id in superseded if id not in chosen], chosen):
         for start in range(0, len(wave), CONCURRENCY):
-            lived += await _delete(broker, wave[start : start + CONCURRENCY], deleted)
-    return lived
+            ended += await _delete(broker, wave[start : start + CONCURRENCY], deleted)
+    return ended
 
 
 async def superseded_by(broker: BrokerClient, ids: Sequence[str]) -> list[str]:
     """The ids of the live sessions that these grew out of."""
-    records = await _records(broker, ids)
-    earlier = dict.fromkeys(id for record in records for id in record.data.get("superseded_ids", ()))
-    return [record.id for record in await _records(broker, list(earlier))]
+    records = await _get_sessions(broker, ids)
+    superseded = dict.fromkeys(id for record in records for id in record.data.get("superseded_ids", ()))
+    return [record.id for record in await _get_sessions(broker, list(superseded))]
 
 
 async def batched(ids: AsyncIterable[str], size: int = CONCURRENCY) -> AsyncIterator[list[str]]:
     """The items in lists of a bounded length."""
-    waiting = list[str]()
+    batch = list[str]()
     async for id in ids:
-        waiting.append(id)
-        if len(waiting) >= size:
-            yield waiting
-            waiting = []
-    if waiting:
-        yield waiting
+        batch.append(id)
+        if len(batch) >= size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
-async def _records(broker: BrokerClient, ids: Sequence[str]) -> list[Record]:
+async def _get_sessions(broker: BrokerClient, ids: Sequence[str]) -> list[Record]:
     found: list[Record | None] = []
     for start in range(0, len(ids), CONCURRENCY):
         found += await asyncio.gather(*(broker.get(SESSION, id) for id in ids[start : start + CONCURRENCY]))

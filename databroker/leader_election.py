@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-FIRST_PAUSE = 0.1
+INITIAL_BACKOFF = 0.1
 # Work is taken away this part of the way through the lease: clocks differ, and to stop takes a moment.
 LEASE_SAFETY_FACTOR = 0.9
 
@@ -27,21 +27,21 @@ async def run_elected(client: Leases, name: str, work: Callable[[], Coroutine[An
     Work is cancelled before somebody else can hold the lease, also when the broker doesn't answer: at the latest `ttl` seconds
     after the last renewal was asked for.
     """
-    waits = backoff_delays(FIRST_PAUSE)
+    backoff = backoff_delays(INITIAL_BACKOFF)
     while True:
-        asked = asyncio.get_running_loop().time()
+        requested_at = asyncio.get_running_loop().time()
         try:
             lease = await client.acquire(name, ttl)
-            if lease is not None and await _hold(client, lease, work, asked, ttl):
-                waits = backoff_delays(FIRST_PAUSE)
+            if lease is not None and await _hold(client, lease, work, requested_at, ttl):
+                backoff = backoff_delays(INITIAL_BACKOFF)
         except BrokerError as error:
             log.warning("leader election unavailable", work=name, reason=str(error))
-            await asyncio.sleep(next(waits))
+            await asyncio.sleep(next(backoff))
         except Exception:  # whatever it is: without this loop nobody might do the work any more
             log.exception("leader election failed", work=name)
-            await asyncio.sleep(next(waits))
+            await asyncio.sleep(next(backoff))
         else:
-            await asyncio.sleep(ttl / 3 if lease is None else next(waits))
+            await asyncio.sleep(ttl / 3 if lease is None else next(backoff))
 
 
 class LeaseHeldElsewhere(BrokerError):
@@ -50,55 +50,55 @@ class LeaseHeldElsewhere(BrokerError):
 
 async def run_exclusive(client: Leases, name: str, work: Callable[[], Coroutine[Any, Any, T]], *, ttl: float = 30.0) -> T:
     """Run `work()` once while nobody else does; DoneElsewhere where somebody does, BrokerError where the lease was lost under it."""
-    asked = asyncio.get_running_loop().time()
+    requested_at = asyncio.get_running_loop().time()
     lease = await client.acquire(name, ttl)
     if lease is None:
         raise LeaseHeldElsewhere(f"another process does this: {name}")
-    task, is_ours = await _done_while_held(client, lease, work, asked, ttl)
-    if task.cancelled() or not is_ours:
+    task, is_held = await _run_while_held(client, lease, work, requested_at, ttl)
+    if task.cancelled() or not is_held:
         raise BrokerError(f"another process may do this now: {name}")
     return task.result()
 
 
-async def _hold(client: Leases, lease: Lease, work: Callable[[], Coroutine[Any, Any, None]], asked: float, ttl: float) -> bool:
+async def _hold(client: Leases, lease: Lease, work: Callable[[], Coroutine[Any, Any, None]], requested_at: float, ttl: float) -> bool:
     """Hold the lease while the work runs; False where the work failed, which then waits longer each time."""
     log.info("leadership acquired", work=lease.name)
-    task, is_ours = await _done_while_held(client, lease, work, asked, ttl)
-    if not is_ours:
+    task, is_held = await _run_while_held(client, lease, work, requested_at, ttl)
+    if not is_held:
         log.warning("leadership lost", work=lease.name)
     return task.cancelled() or task.exception() is None
 
 
-async def _done_while_held(
-    client: Leases, lease: Lease, work: Callable[[], Coroutine[Any, Any, T]], asked: float, ttl: float
+async def _run_while_held(
+    client: Leases, lease: Lease, work: Callable[[], Coroutine[Any, Any, T]], requested_at: float, ttl: float
 ) -> tuple[asyncio.Task[T], bool]:
     """The finished work, and whether the lease was ours to the end of it; the lease is free again."""
     task = spawn(work(), name=lease.name)
     try:
-        is_ours = await _renew_while(task, client, lease, asked, ttl)
+        is_held = await _renew_while(task, client, lease, requested_at, ttl)
     finally:
         task.cancel()
         await asyncio.wait({task})
         with suppress(BrokerError):
             await client.release(lease)
-    return task, is_ours
+    return task, is_held
 
 
-async def _renew_while(task: asyncio.Task[Any], client: Leases, lease: Lease, asked: float, ttl: float) -> bool:
+async def _renew_while(task: asyncio.Task[Any], client: Leases, lease: Lease, requested_at: float, ttl: float) -> bool:
     """True when the task has ended, False when the lease is lost, or may be."""
     now = asyncio.get_running_loop().time
-    ends = asked + ttl * LEASE_SAFETY_FACTOR
-    while not (await asyncio.wait({task}, timeout=min(ttl / 3, ends - now())))[0]:
-        asked = now()
+    expires_at = requested_at + ttl * LEASE_SAFETY_FACTOR
+    while not (await asyncio.wait({task}, timeout=min(ttl / 3, expires_at - now())))[0]:
+        requested_at = now()
         try:
-            async with asyncio.timeout_at(ends):
+            async with asyncio.timeout_at(expires_at):
                 if not await client.renew(lease, ttl):
                     return False
-            ends = asked + ttl * LEASE_SAFETY_FACTOR
+            expires_at = requested_at + ttl * LEASE_SAFETY_FACTOR
         except BrokerError as error:
             log.warning("lease renewal failed", work=lease.name, reason=str(error))
         except TimeoutError:
             return False
-        if now() >= ends:
+        if now() >= expires_at:
             return False
     return True

@@ -23,5 +23,5 @@ def unknown_permissions(names: Iterable[str]) -> list[str]:
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
     """Each once, in the order in which people are told of them."""
-    given = set(names)
-    return tuple(name for name in PERMISSIONS if name in given)
+    selected = set(names)
+    return tuple(name for name in PERMISSIONS if name in selected)

@@ -11,7 +11,7 @@ from databroker.store.base import Lease
 from foundation.errors import BrokerError
 
 # Two directories may give one id to two of these: a record's id begins with the provider's, which its directory never sees.
-_NAMED_BY_ITSELF = frozenset({DIRECTORY_GROUP, DIRECTORY_RUN, SCIM_USER, SCIM_GROUP, SCIM_INDEX})
+_PREFIXED_TYPES = frozenset({DIRECTORY_GROUP, DIRECTORY_RUN, SCIM_USER, SCIM_GROUP, SCIM_INDEX})
 
 
 class ForeignUser(BrokerError):
@@ -38,36 +38,36 @@ class ProviderScopedBroker:
         self.release = client.release
 
     async def get(self, type: str, id: str) -> Record | None:
-        record = await self._client.get(type, self._stored(type, id))
-        return self._seen(record) if record is not None else None
+        record = await self._client.get(type, self._to_stored_id(type, id))
+        return self._without_prefix(record) if record is not None else None
 
     async def put(
         self, type: str, id: str, data: Mapping[str, Any], *, expires: float | None = None, only_if_version: int | None = None
     ) -> Record:
-        stored = self._stored(type, id)
-        return self._seen(await self._client.put(type, stored, data, expires=expires, only_if_version=only_if_version))
+        stored_id = self._to_stored_id(type, id)
+        return self._without_prefix(await self._client.put(type, stored_id, data, expires=expires, only_if_version=only_if_version))
 
     async def delete(self, type: str, id: str) -> bool:
-        return await self._client.delete(type, self._stored(type, id))
+        return await self._client.delete(type, self._to_stored_id(type, id))
 
     async def page(self, type: str, after: str, limit: int) -> list[Record]:
-        if type not in _NAMED_BY_ITSELF and type != DIRECTORY_USER:
+        if type not in _PREFIXED_TYPES and type != DIRECTORY_USER:
             return await self._client.page(type, after, limit)
         # Ids with one beginning stand together: a page that ends beyond them is the last.
-        found = await self._client.page(type, self._stored(type, after) if after else self._prefix, limit)
-        return [self._seen(record) for record in found if record.id.startswith(self._prefix)]
+        found = await self._client.page(type, self._to_stored_id(type, after) if after else self._prefix, limit)
+        return [self._without_prefix(record) for record in found if record.id.startswith(self._prefix)]
 
     async def acquire(self, name: str, ttl: float) -> Lease | None:
         """The lease of that name of this directory: no directory waits for another."""
         return await self._client.acquire(f"{name} of {self._prefix.rstrip('/')}", ttl)
 
-    def _stored(self, type: str, id: str) -> str:
-        if type in _NAMED_BY_ITSELF:
+    def _to_stored_id(self, type: str, id: str) -> str:
+        if type in _PREFIXED_TYPES:
             return self._prefix + id
         if type == DIRECTORY_USER and not id.startswith(self._prefix):
             raise ForeignUser(f"{id} is not a user of this provider: its user ids start with {self._prefix}")
         return id
 
-    def _seen(self, record: Record) -> Record:
-        named = record.type in _NAMED_BY_ITSELF
-        return replace(record, id=record.id.removeprefix(self._prefix)) if named else record
+    def _without_prefix(self, record: Record) -> Record:
+        is_prefixed = record.type in _PREFIXED_TYPES
+        return replace(record, id=record.id.removeprefix(self._prefix)) if is_prefixed else record

@@ -15,8 +15,8 @@ from databroker.records import SESSION, Record
 from databroker.store.frozen import frozen_data
 
 # Version, modified, expires; then the data.
-_HEAD: Final = struct.Struct("<qdd")
-_LONG: Final = 1
+_HEADER: Final = struct.Struct("<qdd")
+_BIGINT_EXT: Final = 1
 MAX_DECODED = 1000
 # A session is 1 KiB, as a rule; a provider may have told a hundred times as much of each person.
 MAX_BYTES = 256 * 1024 * 1024
@@ -56,34 +56,34 @@ class RecordCache:
         self._max_records = max_records
         # Of one that is full a hundredth goes at once: who looks for the oldest passes over every place that became empty before it.
         self._evict_count = max(1, max_records // 100)
-        self._held: dict[str, bytes | None] = {}
+        self._entries: dict[str, bytes | None] = {}
         self._bytes = 0
-        self._opened: dict[str, tuple[bytes, Record]] = {}  # each as long as the same bytes are held
+        self._decoded: dict[str, tuple[bytes, Record]] = {}  # each as long as the same bytes are held
 
     def __repr__(self) -> str:
-        return f"<RecordCache {len(self._held)} of {self._type}>"
+        return f"<RecordCache {len(self._entries)} of {self._type}>"
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._entries)
 
     def __contains__(self, id: str) -> bool:
-        return id in self._held
+        return id in self._entries
 
     def get(self, id: str) -> Record | None:
         """The record, None where it is known that there is none; KeyError where nothing is held of it."""
         packed = self._touch(id)
         if packed is None:
             return None
-        opened = self._opened.get(id)
-        if opened is not None and opened[0] is packed:
-            return opened[1]
-        record = self._open(id, packed)
-        self._opened.pop(id, None)
+        decoded = self._decoded.get(id)
+        if decoded is not None and decoded[0] is packed:
+            return decoded[1]
+        record = self._decode(id, packed)
+        self._decoded.pop(id, None)
         if len(packed) > MAX_DECODED_BYTES:
             return record
-        self._opened[id] = packed, record
-        if len(self._opened) > MAX_DECODED:
-            del self._opened[next(iter(self._opened))]
+        self._decoded[id] = packed, record
+        if len(self._decoded) > MAX_DECODED:
+            del self._decoded[next(iter(self._decoded))]
         return record
 
     def version(self, id: str, now: float) -> int | None:
@@ -91,67 +91,67 @@ class RecordCache:
         packed = self._touch(id)
         if packed is None:
             return None
-        version, _, expires = _HEAD.unpack_from(packed)
+        version, _, expires = _HEADER.unpack_from(packed)
         return int(version) if expires > now else None
 
     def peek_version(self, id: str) -> int | None:
         """The version, also of a record that has expired; who asks this does not count as a reader."""
-        packed = self._held[id]
-        return None if packed is None else int(_HEAD.unpack_from(packed)[0])
+        packed = self._entries[id]
+        return None if packed is None else int(_HEADER.unpack_from(packed)[0])
 
     def put(self, id: str, record: Record | None) -> None:
         """Hold a record.  One that is held already stays as near to its end as it was: that it changes does not mean that somebody uses
         it.
         """
         self._writes.number += 1
-        packed = None if record is None else _packed(record)
-        self._bytes += _weight(id, packed) - (_weight(id, self._held[id]) if id in self._held else 0)
-        self._held[id] = packed
-        while len(self._held) > self._max_records or self._bytes > MAX_BYTES:
-            for oldest in list(islice(self._held, self._evict_count)):
+        packed = None if record is None else _pack(record)
+        self._bytes += _entry_size(id, packed) - (_entry_size(id, self._entries[id]) if id in self._entries else 0)
+        self._entries[id] = packed
+        while len(self._entries) > self._max_records or self._bytes > MAX_BYTES:
+            for oldest in list(islice(self._entries, self._evict_count)):
                 self.drop(oldest)
 
     def drop(self, id: str) -> None:
-        if id in self._held:
+        if id in self._entries:
             self._writes.number += 1
-            self._bytes -= _weight(id, self._held.pop(id))
+            self._bytes -= _entry_size(id, self._entries.pop(id))
 
     def clear(self) -> None:
         self._writes.number += 1
-        self._held.clear()
+        self._entries.clear()
         self._bytes = 0
-        self._opened.clear()
+        self._decoded.clear()
 
-    def _open(self, id: str, packed: bytes) -> Record:
-        version, modified, expires = _HEAD.unpack_from(packed)
+    def _decode(self, id: str, packed: bytes) -> Record:
+        version, modified, expires = _HEADER.unpack_from(packed)
         return Record(
-            self._type, id, frozen_data(_unpacked(packed[_HEAD.size :])), version, modified, expires if expires < math.inf else None
+            self._type, id, frozen_data(_unpack(packed[_HEADER.size :])), version, modified, expires if expires < math.inf else None
         )
 
     def _touch(self, id: str) -> bytes | None:
-        packed = self._held.pop(id)
-        self._held[id] = packed
+        packed = self._entries.pop(id)
+        self._entries[id] = packed
         return packed
 
 
-def _weight(id: str, packed: bytes | None) -> int:
+def _entry_size(id: str, packed: bytes | None) -> int:
     return len(id) + (0 if packed is None else len(packed))
 
 
-def _packed(record: Record) -> bytes:
+def _pack(record: Record) -> bytes:
     expires = math.inf if record.expires is None else record.expires
     data: bytes = msgpack.packb(record.data, default=_encode_bigint, unicode_errors="surrogatepass")
-    return _HEAD.pack(record.version, record.modified, expires) + data
+    return _HEADER.pack(record.version, record.modified, expires) + data
 
 
 def _encode_bigint(value: object) -> msgpack.ExtType:
     """A number of more than 64 bits as an extension of msgpack."""
     if not isinstance(value, int):
         raise TypeError(f"stored data must be JSON values, not {type(value).__name__}")
-    return msgpack.ExtType(_LONG, str(int(value)).encode())
+    return msgpack.ExtType(_BIGINT_EXT, str(int(value)).encode())
 
 
-def _unpacked(packed: bytes) -> dict[str, Any]:
+def _unpack(packed: bytes) -> dict[str, Any]:
     data: dict[str, Any] = msgpack.unpackb(packed, ext_hook=lambda _, digits: int(digits), unicode_errors="surrogatepass")
     return data
 

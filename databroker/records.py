@@ -160,18 +160,18 @@ class SessionRecord(RecordValue):
 
 def issuer_in(claims: Mapping[str, Any]) -> str:
     """The ID token's `iss`, which userinfo can't replace (authenticate/provider/provider_client.py); "" where there was none."""
-    named = claims.get("iss")
-    return named if isinstance(named, str) else ""
+    issuer = claims.get("iss")
+    return issuer if isinstance(issuer, str) else ""
 
 
-def auth_time_in(claims: Mapping[str, Any], issued: float) -> float:
+def auth_time_in(claims: Mapping[str, Any], issued_at: float) -> float:
     """Unix seconds when a person proved who they are (`auth_time`), never after the session began; 0 where the provider does not say, or
     what it says can't be read: the session may have begun with what it remembered of them.
     """
-    said = claims.get("auth_time")
-    if isinstance(said, bool) or not isinstance(said, int | float):
+    value = claims.get("auth_time")
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0
-    return min(max(float(said), 0.0), issued)
+    return min(max(float(value), 0.0), issued_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +216,9 @@ class ServiceAccountRecord(RecordValue):
         kind, _, name = self.created_by.partition("/")
         return name if kind == SERVICE_ACCOUNT else ""
 
-    def vouches_until(self, made: "ServiceAccountRecord") -> float:
+    def vouches_until(self, created: "ServiceAccountRecord") -> float:
         """The end of the secret by which this account made the other; 0 where it is not a secret of this account any more."""
-        match made.creator_secret_hash:
+        match created.creator_secret_hash:
             case "":
                 return 0.0
             case self.secret_hash:

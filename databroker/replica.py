@@ -74,20 +74,20 @@ class Replica:
     ):
         self._client = client
         self._types = frozenset(types)
-        self._first_wait = first_wait
+        self._initial_backoff = first_wait
         self.staleness = staleness
-        self._shortest_silence = shortest_silence
+        self._min_silence = shortest_silence
         self._clock = clock
         self._writes = ChangeCounter()
         self._cache = {type: RecordCache(type, max_records, self._writes) for type in types}
         self._fetches: SingleFlight[type_and_id, Record | None] = SingleFlight("replica fetch")
         self._callbacks: list[Callable[[RecordChange], None]] = []
         self._is_following = False
-        self._end_of_staleness: asyncio.TimerHandle | None = None
-        self._following: asyncio.Timeout | None = None
+        self._staleness_timer: asyncio.TimerHandle | None = None
+        self._follow_timeout: asyncio.Timeout | None = None
         self._server_version = ""
         self._position = 0
-        self._moved = asyncio.Event()
+        self._advanced = asyncio.Event()
         self.health = HealthTracker(clock)  # of the change stream
         # Grows whenever the cache is cleared: another server may number its changes from the beginning.
         self.life = 0
@@ -111,22 +111,22 @@ class Replica:
         try:
             async with asyncio.timeout(timeout):
                 while version and self.is_serving and not self._has_reached(server_version, int(version)):
-                    await self._moved.wait()
+                    await self._advanced.wait()
         except TimeoutError:
-            self._start_over(is_following=self._is_following)
+            self._reset(is_following=self._is_following)
 
     @property
     def is_serving(self) -> bool:
         """Whether what is cached may be served: while the stream is followed, and for the staleness after it."""
-        return self._is_following or self._end_of_staleness is not None
+        return self._is_following or self._staleness_timer is not None
 
     def _has_reached(self, server_version: str, version: int) -> bool:
         return self._server_version == server_version and self._position >= version
 
-    def _move(self, position: int) -> None:
+    def _advance(self, position: int) -> None:
         self._position = position
-        self._moved.set()
-        self._moved = asyncio.Event()
+        self._advanced.set()
+        self._advanced = asyncio.Event()
 
     def peek(self, type: str, id: str) -> Record | Unknown | None:
         """The record if it is cached, without waiting; None where it is known that no such record exists (or it expired)."""
@@ -168,51 +168,51 @@ class Replica:
 
     async def run(self) -> None:
         """Follow the change stream forever."""
-        waits = backoff_delays(self._first_wait, MAX_WAIT)
-        asking = spawn(self._poll_forever(), name="is the replica right")
+        backoff = backoff_delays(self._initial_backoff, MAX_WAIT)
+        poller = spawn(self._poll_forever(), name="is the replica right")
         try:
             while True:
                 try:
-                    async with asyncio.timeout(None) as self._following:
+                    async with asyncio.timeout(None) as self._follow_timeout:
                         await self._follow()
                 except (BrokerError, TimeoutError) as error:
                     if self._is_following:
-                        waits = backoff_delays(self._first_wait, MAX_WAIT)
+                        backoff = backoff_delays(self._initial_backoff, MAX_WAIT)
                         self._on_lost_stream()
                     reason = str(error) or "timeout"
                     self.health.mark_down(reason)
                     log.warning("replica lost the change stream", reason=reason)
                 except Exception:  # of a callback: nobody goes on from what it missed, and everybody is told EVERYTHING next
                     log.exception("change callback failed")
-                    self._forget_all(is_following=False)
-                await asyncio.sleep(next(waits))
+                    self._clear(is_following=False)
+                await asyncio.sleep(next(backoff))
         finally:
-            asking.cancel()
-            self._start_over(is_following=False)
+            poller.cancel()
+            self._reset(is_following=False)
 
     async def _poll_forever(self) -> None:
         while True:
-            most = max(self.staleness, self._shortest_silence)
-            await asyncio.sleep(min(most / 3, POLL_INTERVAL))
-            asked, life = asyncio.get_running_loop().time(), self.life
+            max_silence = max(self.staleness, self._min_silence)
+            await asyncio.sleep(min(max_silence / 3, POLL_INTERVAL))
+            started_at, generation = asyncio.get_running_loop().time(), self.life
             with suppress(BrokerError, TimeoutError):
-                async with asyncio.timeout(most):
+                async with asyncio.timeout(max_silence):
                     version = await current_version(self._client)
-                    while self._is_following and self.life == life and self._position < version:
-                        await self._moved.wait()
-                if self._is_following and self.life == life:
-                    self._confirm(asked)
+                    while self._is_following and self.life == generation and self._position < version:
+                        await self._advanced.wait()
+                if self._is_following and self.life == generation:
+                    self._confirm_current(started_at)
 
-    def _confirm(self, then: float) -> None:
+    def _confirm_current(self, moment: float) -> None:
         """Note that all that is cached is right at this moment of the loop's clock."""
-        if self._end_of_staleness is not None:
-            self._end_of_staleness.cancel()
-        ends = then + max(self.staleness, self._shortest_silence)
-        self._end_of_staleness = asyncio.get_running_loop().call_at(ends, self._drop_if_stale)
+        if self._staleness_timer is not None:
+            self._staleness_timer.cancel()
+        expires_at = moment + max(self.staleness, self._min_silence)
+        self._staleness_timer = asyncio.get_running_loop().call_at(expires_at, self._drop_if_stale)
 
     async def _follow(self) -> None:
         # Each beginning asks anew who the server is, so one that restarted (another server version) is never mistaken for the old one.
-        asked = asyncio.get_running_loop().time()
+        started_at = asyncio.get_running_loop().time()
         server_version, position = await self._client.server_version(), FROM_START
         while True:
             try:
@@ -220,19 +220,19 @@ class Replica:
                     position = change.version
                     if change.type in self._types:
                         self._apply(change)
-                    self._move(position)
+                    self._advance(position)
                 raise BrokerError("the change stream ended")
-            except ResyncRequired as start_over:
+            except ResyncRequired as resync:
                 if position != FROM_START:  # it restarted and the line held: who it is now must be asked before its versions count
-                    self._start_over(is_following=False)
-                    asked = asyncio.get_running_loop().time()
+                    self._reset(is_following=False)
+                    started_at = asyncio.get_running_loop().time()
                     server_version, position = await self._client.server_version(), FROM_START
                     continue
-                position = start_over.version
+                position = resync.version
                 self._server_version = server_version
-                self._start_over(is_following=True)
-                self._confirm(asked)
-                self._move(position)
+                self._reset(is_following=True)
+                self._confirm_current(started_at)
+                self._advance(position)
                 self.health.mark_up()
                 log.info("replica follows the change stream", server_version=server_version, version=position)
 
@@ -251,10 +251,10 @@ class Replica:
     async def _fetch(self, key: type_and_id) -> Record | None:
         record = without_non_policy_fields(await self._client.get(*key))
         if self._fetches.is_current(key):  # no change has overtaken it
-            self._remember(key, record)
+            self._store(key, record)
         return record
 
-    def _remember(self, key: type_and_id, record: Record | None) -> None:
+    def _store(self, key: type_and_id, record: Record | None) -> None:
         if not self._is_following or key[0] not in self._types or (record is None and key[0] in SEEN_AT_ONCE):
             return
         self._cache[key[0]].put(key[1], record)
@@ -268,12 +268,12 @@ class Replica:
 
     def invalidate(self) -> None:
         """Drop what is cached: this process has stood still, and the changes that it missed may come after the questions that it missed."""
-        self._start_over(is_following=self._is_following)
+        self._reset(is_following=self._is_following)
 
     def _on_lost_stream(self) -> None:
         """Handle the end of the stream: what is cached is all that may be served, and not for long."""
         if self.staleness <= 0:
-            self._start_over(is_following=False)
+            self._reset(is_following=False)
             return
         self._is_following = False
         self._fetches.clear()  # what these bring may be older than a change that we did not hear of
@@ -281,21 +281,21 @@ class Replica:
     def _drop_if_stale(self) -> None:
         log.warning("replica exceeded staleness limit", staleness=self.staleness)
         was_following = self._is_following
-        self._start_over(is_following=False)
-        if was_following and self._following is not None:  # the stream does not know yet that it is dead
-            self._following.reschedule(asyncio.get_running_loop().time())
+        self._reset(is_following=False)
+        if was_following and self._follow_timeout is not None:  # the stream does not know yet that it is dead
+            self._follow_timeout.reschedule(asyncio.get_running_loop().time())
 
-    def _start_over(self, *, is_following: bool) -> None:
-        self._forget_all(is_following=is_following)
+    def _reset(self, *, is_following: bool) -> None:
+        self._clear(is_following=is_following)
         self._notify(EVERYTHING)
 
-    def _forget_all(self, *, is_following: bool) -> None:
+    def _clear(self, *, is_following: bool) -> None:
         self._is_following = is_following
-        if self._end_of_staleness is not None:
-            self._end_of_staleness.cancel()
-            self._end_of_staleness = None
-        self._moved.set()
-        self._moved = asyncio.Event()
+        if self._staleness_timer is not None:
+            self._staleness_timer.cancel()
+            self._staleness_timer = None
+        self._advanced.set()
+        self._advanced = asyncio.Event()
         self.life += 1
         for cache in self._cache.values():
             cache.clear()

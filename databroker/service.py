@@ -65,16 +65,16 @@ class DataBrokerService:
         self.client: BrokerClient = InvalidatingBroker(client, self.replica.forget)
         self.activity = last_seen.LastSeenBuffer(rows.write_last_seen, clock=clock, interval=activity_interval)
         self._projection = Projection(self.client, counted)
-        self._following: asyncio.Task[None] | None = None
-        self._clock = ClockSkewMonitor()
+        self._projection_task: asyncio.Task[None] | None = None
+        self._skew_monitor = ClockSkewMonitor()
         self._tasks: list[asyncio.Task[None]] = []
 
     def reconfigure(self, secrets: Sequence[bytes], staleness: float, counted: ProviderClaims | None = None) -> None:
         """Take over a new `shared_secret`, `session_staleness`, or what counts of providers' words: by that the tables are made anew."""
         if counted != self._projection.provider_claims:
             self._projection.provider_claims = counted
-            if self._following is not None:
-                self._following.cancel()
+            if self._projection_task is not None:
+                self._projection_task.cancel()
                 self._start_projection()
         self.replica.staleness = staleness
         if isinstance(self._store, SealedStore):
@@ -91,11 +91,11 @@ class DataBrokerService:
         if (store := self._store) is not None:
             work = run_elected(store, "sweep of expired records", lambda: self._sweep(store))
             self._tasks.append(spawn(work, name="election of the sweep"))
-            self._tasks.append(spawn(self._clock.run(store), name="the store's clock"))
+            self._tasks.append(spawn(self._skew_monitor.run(store), name="the store's clock"))
 
     def readiness(self) -> ComponentStatus:
         """Readiness: not without a word of the store, or of the other process, within the staleness."""
-        name, replica, store = PART, self.replica, self._clock.store_health
+        name, replica, store = PART, self.replica, self._skew_monitor.store_health
         if self._has_replica and not replica.is_following:
             reason = (
                 f"no change stream since {format_utc(replica.health.changed_at)}: {replica.health.error}"
@@ -109,8 +109,8 @@ class DataBrokerService:
             return failing(name, NOT_CONTACTED_YET)
         if not self._has_replica and store.error:
             return failing(name, f"the store is unavailable since {format_utc(store.changed_at)}: {store.error}")
-        if self._clock.exceeds_limit:
-            skew = self._clock.skew
+        if self._skew_monitor.exceeds_limit:
+            skew = self._skew_monitor.skew
             return degraded(
                 name,
                 f"this machine's clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the store's. Synchronize the clocks",
@@ -118,8 +118,8 @@ class DataBrokerService:
         return ComponentStatus(name)
 
     def _start_projection(self) -> None:
-        self._following = spawn(self._projection.run(), name="projection")
-        self._tasks.append(self._following)
+        self._projection_task = spawn(self._projection.run(), name="projection")
+        self._tasks.append(self._projection_task)
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -131,15 +131,15 @@ class DataBrokerService:
             await self._store.close()
 
     async def _sweep(self, store: StoreBackend) -> None:
-        waits = backoff_delays(self._sweep_interval)
+        backoff = backoff_delays(self._sweep_interval)
         while True:
             try:
                 has_more = await store.clean(SWEEP_BATCH)
             except BrokerError as error:
                 log.warning("purging expired records failed", reason=str(error))
-                await asyncio.sleep(next(waits))
+                await asyncio.sleep(next(backoff))
             else:
-                waits = backoff_delays(self._sweep_interval)
+                backoff = backoff_delays(self._sweep_interval)
                 await asyncio.sleep(0 if has_more else self._sweep_interval)
 
 

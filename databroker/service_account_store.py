@@ -59,15 +59,15 @@ class ServiceAccounts:
         `secret_viewers` and `creator_secret_hash` are those of ServiceAccountRecord.
         """
         now, token = self._clock(), new_token(validate_name(name))
-        end, may = min(_expiry(now, lifetime), not_after), _validate_permissions(permissions)
+        expires_at, allowed = min(_expiry(now, lifetime), not_after), _validate_permissions(permissions)
         account = ServiceAccountRecord(
             name,
             _validate_groups(groups),
             now,
-            end,
+            expires_at,
             hash_token(token),
             created_by,
-            permissions=may,
+            permissions=allowed,
             secret_viewers=tuple(secret_viewers),
             creator_secret_hash=creator_secret_hash,
         )
@@ -121,17 +121,17 @@ def accounts_created_by(name: str, accounts: Iterable[ServiceAccountRecord]) -> 
     A maker that is gone is known by its name, with which the names of all begin that it made.
     """
     by_name = {account.name: account for account in accounts}
-    made = (account.name for account in by_name.values() if _is_created_by(name, account, by_name))
-    return sorted(made, key=lambda made: (len(made), made))
+    created = (account.name for account in by_name.values() if _is_created_by(name, account, by_name))
+    return sorted(created, key=lambda created: (len(created), created))
 
 
 def _is_created_by(name: str, account: ServiceAccountRecord, by_name: Mapping[str, ServiceAccountRecord]) -> bool:
-    maker = account.creator
-    while maker.startswith(f"{name}{NAME_SEPARATOR}"):
-        if (known := by_name.get(maker)) is None:
+    creator = account.creator
+    while creator.startswith(f"{name}{NAME_SEPARATOR}"):
+        if (creator_account := by_name.get(creator)) is None:
             return True
-        maker = known.creator if len(known.creator) < len(maker) else ""
-    return maker == name
+        creator = creator_account.creator if len(creator_account.creator) < len(creator) else ""
+    return creator == name
 
 
 def ended_with_creator(accounts: Iterable[ServiceAccountRecord], now: float) -> frozenset[str]:
@@ -139,10 +139,15 @@ def ended_with_creator(accounts: Iterable[ServiceAccountRecord], now: float) -> 
     by_name = {account.name: account for account in accounts}
 
     def is_vouched_for(account: ServiceAccountRecord) -> bool:
-        maker = by_name.get(account.creator)
+        creator = by_name.get(account.creator)
         if not account.creator:
             return True
-        return maker is not None and len(maker.name) < len(account.name) and now < maker.vouches_until(account) and is_vouched_for(maker)
+        return (
+            creator is not None
+            and len(creator.name) < len(account.name)
+            and now < creator.vouches_until(account)
+            and is_vouched_for(creator)
+        )
 
     return frozenset(account.name for account in by_name.values() if not is_vouched_for(account))
 

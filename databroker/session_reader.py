@@ -49,8 +49,8 @@ def user_for_session(session: SessionRecord, record: Record | None) -> UserRecor
 
 def directory_user_for_session(session: SessionRecord, record: Record | None) -> DirectoryUser | None:
     """The session's person in the directory: None where the record is of another issuer's, of the same id."""
-    person = DirectoryUser.from_record(record) if record is not None else None
-    return person if person is not None and applies_to_issuer(person.issuer, session.effective_issuer) else None
+    user = DirectoryUser.from_record(record) if record is not None else None
+    return user if user is not None and applies_to_issuer(user.issuer, session.effective_issuer) else None
 
 
 async def find_directory_record(
@@ -62,8 +62,8 @@ async def find_directory_record(
     if id == session.user_id:
         return record
     other = await get(DIRECTORY_USER, id)
-    person = directory_user_for_session(session, other)
-    return other if person is not None and person.is_deactivated else record
+    user = directory_user_for_session(session, other)
+    return other if user is not None and user.is_deactivated else record
 
 
 def group_for_session(session: SessionRecord, record: Record | None) -> DirectoryGroup | None:
@@ -74,6 +74,6 @@ def group_for_session(session: SessionRecord, record: Record | None) -> Director
 
 def active_grants(holder: GrantSubject, record: Record | None) -> tuple[AccessGrant, ...]:
     """The temporary access of a session's person: none where the record is of another issuer's, of the same id."""
-    found = UserGrants.from_record(record) if record is not None else None
-    held = found.grants if found is not None and (found.user_id, found.issuer) == holder else ()
-    return tuple(access for access in held if not access.original_expires_at)
+    stored = UserGrants.from_record(record) if record is not None else None
+    grants = stored.grants if stored is not None and (stored.user_id, stored.issuer) == holder else ()
+    return tuple(grant for grant in grants if not grant.original_expires_at)

@@ -36,8 +36,8 @@ class OutcomeFilter(admin.SimpleListFilter):
         return [("good", "read"), ("bad", "failed")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
-        wanted = {"good": queryset.filter(error=""), "bad": queryset.exclude(error="")}
-        return wanted.get(self.value() or "", queryset)
+        filtered = {"good": queryset.filter(error=""), "bad": queryset.exclude(error="")}
+        return filtered.get(self.value() or "", queryset)
 
 
 class ProviderFilter(admin.SimpleListFilter):

@@ -27,40 +27,40 @@ class EndSessionsAction:
     timeout: float = TIMEOUT
     ended: int = 0
     is_complete: bool = True
-    _until: float = field(init=False)
+    _deadline: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._until = self.clock() + self.timeout
+        self._deadline = self.clock() + self.timeout
 
     def end_sessions(self, ids: Iterable[str]) -> None:
         """End these; BrokerError where the broker fails; `ended` counts those that had ended by then."""
-        left = list(ids)
-        for start in range(0, len(left), BATCH_SIZE):
+        remaining = list(ids)
+        for start in range(0, len(remaining), BATCH_SIZE):
             if self._has_timed_out():
                 return
-            self._end(left[start : start + BATCH_SIZE])
+            self._end(remaining[start : start + BATCH_SIZE])
 
     def end_all_sessions(self, user_ids: Iterable[str]) -> None:
         """End all sessions of these people, also those that have no row yet."""
-        people = {id for id in user_ids if id}
-        if not people:
+        users = {id for id in user_ids if id}
+        if not users:
             return
-        names = {user.pk: str(user) for user in User.objects.filter(pk__in=people)}
-        whom = [(id, names.get(id, id)) for id in sorted(people)]
-        record_actions(self.request, AuditAction.END_ALL_SESSIONS, whom, User)
+        names = {user.pk: str(user) for user in User.objects.filter(pk__in=users)}
+        targets = [(id, names.get(id, id)) for id in sorted(users)]
+        record_actions(self.request, AuditAction.END_ALL_SESSIONS, targets, User)
         try:
-            for id, _ in whom:
+            for id, _ in targets:
                 if self._has_timed_out():
                     break
                 self.end_sessions(async_to_sync(session_ids_for_user)(page_context(self.request).broker, id))
         except BrokerError:
-            record_actions(self.request, AuditAction.END_ALL_SESSIONS.failure, whom, User)
+            record_actions(self.request, AuditAction.END_ALL_SESSIONS.failure, targets, User)
             raise
         if not self.is_complete:
-            record_actions(self.request, AuditAction.END_ALL_SESSIONS.failure, whom, User)
+            record_actions(self.request, AuditAction.END_ALL_SESSIONS.failure, targets, User)
 
     def _has_timed_out(self) -> bool:
-        if self.clock() >= self._until:
+        if self.clock() >= self._deadline:
             self.is_complete = False
         return not self.is_complete
 
@@ -70,16 +70,16 @@ class EndSessionsAction:
         names = {row.pk: session_label(row) for row in Session.objects.select_related("user").filter(pk__in=ids)}
         # First the log: what can't be told of must not be done.
         record_actions(self.request, AuditAction.END_SESSION, [(id, names.get(id, id)) for id in ids], Session)
-        over: list[str] = []
+        deleted: list[str] = []
         try:
-            async_to_sync(end_sessions)(broker, chosen, over)
+            async_to_sync(end_sessions)(broker, chosen, deleted)
         except BrokerError:
-            done = set(over)
+            done = set(deleted)
             record_actions(
                 self.request, AuditAction.END_SESSION.failure, [(id, names.get(id, id)) for id in ids if id not in done], Session
             )
             raise
         finally:
-            self.ended += len(over)
+            self.ended += len(deleted)
             # The projection would remove them a moment later, but the next page is shown before.
-            Session.rows.filter(pk__in=over).delete()
+            Session.rows.filter(pk__in=deleted).delete()

@@ -35,8 +35,8 @@ class OriginFilter(admin.SimpleListFilter):
         return [("claim", "a claim"), ("directory", "the directory")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
-        wanted = {"claim": queryset.filter(from_claim=True), "directory": queryset.filter(in_directory=True)}
-        return wanted.get(self.value() or "", queryset)
+        filtered = {"claim": queryset.filter(from_claim=True), "directory": queryset.filter(in_directory=True)}
+        return filtered.get(self.value() or "", queryset)
 
 
 class GroupAdmin(ReadOnlyAdmin):
@@ -58,17 +58,17 @@ class GroupAdmin(ReadOnlyAdmin):
         members = Membership.objects.filter(group_id=OuterRef("pk")).order_by().values("group_id").annotate(number=Count("pk"))
         size = Coalesce(Subquery(members.values("number")), 0, output_field=IntegerField())
         # What a column shows knows its row and no request.
-        words = {
+        annotations = {
             "claim": Value(_describe_claims(options)),
             "directory": _group_providers(options, _describe_directory),
-            "our_issuer": _group_providers(options, lambda provider: provider.issuer),
+            "current_issuer": _group_providers(options, lambda provider: provider.issuer),
         }
-        return super().get_queryset(request).annotate(size=size, **words)
+        return super().get_queryset(request).annotate(size=size, **annotations)
 
     @admin.display(description="origin")
     def origin(self, group: Any) -> str:
-        is_ours = applies_to_issuer(group.issuer, group.our_issuer)
-        directory = group.directory if is_ours else f"the directory of {group.issuer}, which is no longer configured"
+        is_configured = applies_to_issuer(group.issuer, group.current_issuer)
+        directory = group.directory if is_configured else f"the directory of {group.issuer}, which is no longer configured"
         return "; ".join([group.claim] * group.from_claim + [directory] * group.in_directory)
 
     @admin.display(description="members", ordering="size")
@@ -107,12 +107,12 @@ def _describe_claims(options: Options) -> str:
     return " and ".join(f"the claim “{claim}” of {issuer}" for claim, issuer in named)
 
 
-def _group_providers(options: Options, words: Callable[[ProviderConfig], str]) -> Any:
+def _group_providers(options: Options, describe: Callable[[ProviderConfig], str]) -> Any:
     """Words about the provider whose directory a group's row is of."""
     if options.identity_providers is None:
-        return Value(words(options.first_provider))
-    whose = [When(id__startswith=each.record_id_prefix, then=Value(words(each))) for each in options.providers.values()]
-    return Case(*whose, default=Value(ORPHANED), output_field=CharField())
+        return Value(describe(options.first_provider))
+    cases = [When(id__startswith=each.record_id_prefix, then=Value(describe(each))) for each in options.providers.values()]
+    return Case(*cases, default=Value(ORPHANED), output_field=CharField())
 
 
 def _describe_directory(provider: ProviderConfig) -> str:

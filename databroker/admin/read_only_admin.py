@@ -43,13 +43,13 @@ class CachedPaginator(Paginator):
         except EmptyResultSet:  # a search that can find nothing has no query
             return 0
         key = f"count:{hashlib.sha256(query.encode()).hexdigest()}"
-        known = cache.get(key)
-        if isinstance(known, int) and known >= CACHE_ABOVE:
-            return known
-        counted: int = self.object_list.count()
-        if counted >= CACHE_ABOVE:
-            cache.set(key, counted, CACHE_SECONDS)
-        return counted
+        cached = cache.get(key)
+        if isinstance(cached, int) and cached >= CACHE_ABOVE:
+            return cached
+        number: int = self.object_list.count()
+        if number >= CACHE_ABOVE:
+            cache.set(key, number, CACHE_SECONDS)
+        return number
 
 
 # Key of Django's session for the session of ours that the admin was entered by; sign-ins by password have none.
@@ -148,8 +148,8 @@ def time_column(field: str, form: TimeForm = "full", description: str = "") -> C
     """Method of a ModelAdmin, for `list_display` or `readonly_fields`.  `field` holds a datetime or None."""
 
     @admin.display(description=description or field.removesuffix("_at").replace("_", " "), ordering=field)
-    def shown(own: Any, row: Any) -> str:
-        known = getattr(row, field)
-        return time_element(known, form) if known else "-"
+    def display(model_admin: Any, row: Any) -> str:
+        value = getattr(row, field)
+        return time_element(value, form) if value else "-"
 
-    return shown
+    return display

@@ -38,43 +38,47 @@ def session_facts(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def claims(data: Mapping[str, Any]) -> Facts:
     """The claims of a record as (name, value), without secrets, in order of name."""
-    said = data.get("claims")
-    if not isinstance(said, Mapping):
+    stored_claims = data.get("claims")
+    if not isinstance(stored_claims, Mapping):
         return []
     secrets = tuple(_token_values(data))
-    return [(str(name), _disclosed_text(str(name), value, secrets)) for name, value in sorted(said.items()) if name not in _HIDDEN_CLAIMS]
+    return [
+        (str(name), _disclosed_text(str(name), value, secrets))
+        for name, value in sorted(stored_claims.items())
+        if name not in _HIDDEN_CLAIMS
+    ]
 
 
 def format_claim(name: str, value: Any) -> str:
     """A claim as people read it: moments as times, plain lists without brackets; what is nested stays JSON."""
     if isinstance(value, str):
         return value
-    if name in _TIME_CLAIMS and isinstance(value, int | float) and (known := to_datetime(value)):
-        return time_element(known)
+    if name in _TIME_CLAIMS and isinstance(value, int | float) and (moment := to_datetime(value)):
+        return time_element(moment)
     if isinstance(value, list) and value and all(isinstance(each, str | int | float) for each in value):
         return ", ".join(format_claim("", each) for each in value)
     return json.dumps(value, ensure_ascii=False)
 
 
-def fetch_or_message(question: Callable[[], StoredRecords]) -> StoredRecords | str:
+def fetch_or_message(fetch: Callable[[], StoredRecords]) -> StoredRecords | str:
     """The broker's answer for a page; where it is away, words that say so."""
     try:
-        return question()
+        return fetch()
     except BrokerError:
         return "The data broker is unavailable."
 
 
-def render_claims(answer: StoredRecords | str) -> SafeString | str:
-    if isinstance(answer, str):
-        return answer
-    return _facts(fact for record in answer if record is not None for fact in claims(record.data))
+def render_claims(fetched: StoredRecords | str) -> SafeString | str:
+    if isinstance(fetched, str):
+        return fetched
+    return _facts(fact for record in fetched if record is not None for fact in claims(record.data))
 
 
-def render_session_facts(answer: StoredRecords | str) -> SafeString | str:
+def render_session_facts(fetched: StoredRecords | str) -> SafeString | str:
     """A session's life at the provider."""
-    if isinstance(answer, str):
-        return answer
-    (record,) = answer
+    if isinstance(fetched, str):
+        return fetched
+    (record,) = fetched
     return _facts(_session_rows(session_facts(record.data))) if record is not None else "It ended."
 
 
@@ -94,8 +98,8 @@ def _session_rows(facts: Mapping[str, Any]) -> Facts:
 
 
 def _format_time(seconds: Any) -> str:
-    known = to_datetime(seconds)
-    return time_element(known) if known else "-"
+    moment = to_datetime(seconds)
+    return time_element(moment) if moment else "-"
 
 
 def _token_values(data: Mapping[str, Any]) -> Iterator[str]:

@@ -36,23 +36,25 @@ class ContainsIgnoringCase(IContains):
 def sessions(rows: QuerySet, text: str) -> QuerySet:
     """Sessions by person, route, the beginning of a client address, or the whole id."""
 
-    def with_word(word: str) -> Q:
-        people = User.objects.filter(_matching_users(word)).values("pk")
-        itself = Q(pk=word) | Q(user__id__holds=word) | Q(client_address__startswith=word.lower()) | Q(last_host__holds=word)
+    def matches_term(term: str) -> Q:
+        people = User.objects.filter(_matching_users(term)).values("pk")
+        itself = Q(pk=term) | Q(user__id__holds=term) | Q(client_address__startswith=term.lower()) | Q(last_host__holds=term)
         return itself | Q(user_id__in=people)
 
-    return _match_all(rows, [with_word(word) for word in _split_terms(text)])
+    return _match_all(rows, [matches_term(term) for term in _split_terms(text)])
 
 
 def users(rows: QuerySet, text: str) -> QuerySet:
     """Users by person, or by a group they are in."""
 
-    def with_word(word: str) -> Q:
-        groups = Group.objects.filter(name__holds=word).values("pk")
-        members, of_one = (Membership.objects.filter(**which).values("user_id") for which in ({"group_id__in": groups}, {"group_id": word}))
-        return _matching_users(word) | Q(pk__holds=word) | Q(pk__in=members) | Q(pk__in=of_one)
+    def matches_term(term: str) -> Q:
+        groups = Group.objects.filter(name__holds=term).values("pk")
+        members, of_group_id = (
+            Membership.objects.filter(**which).values("user_id") for which in ({"group_id__in": groups}, {"group_id": term})
+        )
+        return _matching_users(term) | Q(pk__holds=term) | Q(pk__in=members) | Q(pk__in=of_group_id)
 
-    return _match_all(rows, [with_word(word) for word in _split_terms(text)])
+    return _match_all(rows, [matches_term(term) for term in _split_terms(text)])
 
 
 def _match_all(rows: QuerySet, conditions: list[Q]) -> QuerySet:
@@ -64,15 +66,15 @@ def _match_all(rows: QuerySet, conditions: list[Q]) -> QuerySet:
     return found if len(ids) > SMALL_RESULT else rows.filter(pk__in=ids)
 
 
-def _matching_users(word: str) -> Q:
-    return Q(email__holds=word) | Q(name__holds=word)
+def _matching_users(term: str) -> Q:
+    return Q(email__holds=term) | Q(name__holds=term)
 
 
 def _split_terms(text: str) -> list[str]:
     """Words of a search, as the admin's own reads them: blanks part words, quotes hold them together.  A NUL is in no text of a
     database.
     """
-    words = (
-        unescape_string_literal(word) if word[0] == word[-1] and word[0] in "\"'" and len(word) > 1 else word for word in smart_split(text)
+    terms = (
+        unescape_string_literal(term) if term[0] == term[-1] and term[0] in "\"'" and len(term) > 1 else term for term in smart_split(text)
     )
-    return [word.replace("\x00", "") for word in words][:MAX_TERMS]
+    return [term.replace("\x00", "") for term in terms][:MAX_TERMS]

@@ -21,7 +21,7 @@ from databroker.service_account_store import AccountError, ServiceAccounts, acco
 from foundation.errors import BrokerError
 
 LIFETIMES = (("30", "30 days"), ("90", "90 days"), ("365", "1 year"), ("", "unlimited"))
-AWAY = "The data broker is unavailable; nothing was changed."
+UNAVAILABLE = "The data broker is unavailable; nothing was changed."
 
 
 class NewAccount(forms.Form):
@@ -35,7 +35,7 @@ class NewAccount(forms.Form):
     )
     permissions = forms.MultipleChoiceField(
         required=False,
-        choices=[(name, f"{name}: {words}") for name, words in PERMISSIONS.items()],
+        choices=[(name, f"{name}: {description}") for name, description in PERMISSIONS.items()],
         widget=forms.CheckboxSelectMultiple,
         label="API permissions",
         help_text="None by default. Routes ignore them.",
@@ -71,10 +71,10 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
         """Creation in no transaction: the log must stay where the broker fails."""
         form = NewAccount(request.POST or None)
         if request.method == "POST" and form.is_valid():
-            name, said = form.cleaned_data["name"], form.cleaned_data
+            name, cleaned = form.cleaned_data["name"], form.cleaned_data
             try:
                 validate_name(name)
-                groups, may = said["groups"].splitlines(), said["permissions"]
+                groups, permissions = cleaned["groups"].splitlines(), cleaned["permissions"]
                 token = self._run_audited(
                     request,
                     AuditAction.CREATE_ACCOUNT,
@@ -82,12 +82,12 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
                     groups,
                     form.seconds,
                     administrator(request).name,
-                    may,
-                    secret_viewers=_eyes(request),
+                    permissions,
+                    secret_viewers=_secret_viewers(request),
                 )
                 return self._secret_page(request, name, token)
             except (AccountError, BrokerError) as error:
-                form.add_error(None, AWAY if isinstance(error, BrokerError) else _sentence(error))
+                form.add_error(None, UNAVAILABLE if isinstance(error, BrokerError) else _to_sentence(error))
         return self._page(request, "Add service account", form=form)
 
     @admin.action(description="Rotate the secret of the selected account (also revokes the accounts created with it)", permissions=["view"])
@@ -97,11 +97,11 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
             self.message_user(request, "Select exactly one account: its new secret is shown once.", messages.WARNING)
             return None
         try:
-            token = self._run_audited(request, AuditAction.ROTATE_ACCOUNT, names[0], secret_viewers=_eyes(request))
+            token = self._run_audited(request, AuditAction.ROTATE_ACCOUNT, names[0], secret_viewers=_secret_viewers(request))
             self._report_ended_with(request, names)
             return self._secret_page(request, names[0], token)
         except (AccountError, BrokerError) as error:
-            self.message_user(request, AWAY if isinstance(error, BrokerError) else _sentence(error), messages.ERROR)
+            self.message_user(request, UNAVAILABLE if isinstance(error, BrokerError) else _to_sentence(error), messages.ERROR)
             return None
 
     @admin.action(description="Revoke the selected accounts permanently", permissions=["view"])
@@ -129,8 +129,8 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
         except BrokerError:
             return
         for name in names:
-            if made := accounts_created_by(name, accounts):
-                self.message_user(request, f"Created by {name} and no longer valid: {', '.join(made)}.", messages.WARNING)
+            if created := accounts_created_by(name, accounts):
+                self.message_user(request, f"Created by {name} and no longer valid: {', '.join(created)}.", messages.WARNING)
 
     def _run_audited(self, request: HttpRequest, action: AuditAction, name: str, *arguments: Any, **more: Any) -> Any:
         """Record and do: first the log, because what can't be told of must not be done."""
@@ -160,7 +160,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
         return HttpResponseRedirect(self.changelist_url(ServiceAccount, q=object_id))
 
 
-def _eyes(request: HttpRequest) -> tuple[str, ...]:
+def _secret_viewers(request: HttpRequest) -> tuple[str, ...]:
     """Who sees the answer, as requests for access know people; who signed in by a password is nobody there, but may have an address."""
     names = (request.user.email,) if request.user.email else ()
     if (session_id := request.session.get(SESSION_KEY)) is None:
@@ -171,7 +171,7 @@ def _eyes(request: HttpRequest) -> tuple[str, ...]:
     return (str(session.data["user_id"]), *names)
 
 
-def _sentence(error: Exception) -> str:
+def _to_sentence(error: Exception) -> str:
     text = str(error)
     return f"{text[:1].upper()}{text[1:]}."
 

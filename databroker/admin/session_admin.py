@@ -28,11 +28,11 @@ MAX_EXPORT_ROWS = 100_000
 class EndSessionsAdmin(ReadOnlyAdmin):
     """Admin with actions that end sessions."""
 
-    def run(self, request: HttpRequest, *works: Callable[[EndSessionsAction], None]) -> None:
+    def run(self, request: HttpRequest, *actions: Callable[[EndSessionsAction], None]) -> None:
         ending = EndSessionsAction(request)
         try:
-            for work in works:
-                work(ending)
+            for action in actions:
+                action(ending)
         except BrokerError:
             self.message_user(
                 request, f"The data broker is unavailable; some sessions were not ended. {_describe_result(ending)}", messages.ERROR
@@ -51,19 +51,30 @@ class EndSessionsAdmin(ReadOnlyAdmin):
 class SessionAdmin(EndSessionsAdmin):
     """Sessions."""
 
-    list_display = ["person", "began", "ends", "seen", "last_host", "client_address", "browser"]
-    list_display_links = ["person"]
+    list_display = ["user_name", "started", "expires", "seen", "last_host", "client_address", "browser"]
+    list_display_links = ["user_name"]
     search_fields = ["id"]  # what is searched says `get_search_results`
     search_help_text = "User, route, start of a client address, or session id"
     ordering = ["-started_at", "id"]
-    fields = ["id", "account", "began_at", "ends_at", "seen_at", "last_host", "client_address", "user_agent", "in_the_store", "claims"]
-    readonly_fields = ["account", "began_at", "ends_at", "seen_at", "in_the_store", "claims"]
+    fields = [
+        "id",
+        "account",
+        "started_full",
+        "expires_full",
+        "seen_full",
+        "last_host",
+        "client_address",
+        "user_agent",
+        "in_the_store",
+        "claims",
+    ]
+    readonly_fields = ["account", "started_full", "expires_full", "seen_full", "in_the_store", "claims"]
     actions = ["end_sessions", "end_all"]
 
     # The list has many columns: short forms there, whole ones on the session's own page.
-    began, began_at = time_column("started_at", "short"), time_column("started_at")
-    ends, ends_at = time_column("expires_at", "short"), time_column("expires_at")
-    seen, seen_at = time_column("last_seen_at", "short"), time_column("last_seen_at")
+    started, started_full = time_column("started_at", "short"), time_column("started_at")
+    expires, expires_full = time_column("expires_at", "short"), time_column("expires_at")
+    seen, seen_full = time_column("last_seen_at", "short"), time_column("last_seen_at")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet:
         # Not by a join, which would be made for every row before fifty of them are chosen.
@@ -75,19 +86,19 @@ class SessionAdmin(EndSessionsAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         session = super().get_object(request, object_id, from_field)
         if session is not None and request.method in ("GET", "HEAD"):
-            session.asked = fetch_or_message(lambda: (self.get_record(request, SESSION, session.pk),))
+            session.records = fetch_or_message(lambda: (self.get_record(request, SESSION, session.pk),))
         return session
 
     @admin.display(description="in the data broker")
     def in_the_store(self, session: Any) -> SafeString | str:
-        return render_session_facts(session.asked)
+        return render_session_facts(session.records)
 
     @admin.display(description="claims")
     def claims(self, session: Any) -> SafeString | str:
-        return render_claims(session.asked)
+        return render_claims(session.records)
 
-    @admin.display(ordering="user__email")
-    def person(self, session: Session) -> str:
+    @admin.display(description="user", ordering="user__email")
+    def user_name(self, session: Session) -> str:
         return str(session_user(session) or session.user_id or "unknown")
 
     @admin.display(description="user")
@@ -109,8 +120,8 @@ class SessionAdmin(EndSessionsAdmin):
     @admin.action(description="End all sessions of these users", permissions=["view"])
     def end_all(self, request: HttpRequest, sessions: QuerySet) -> None:
         people = list(sessions.values_list("user_id", flat=True).order_by().distinct())
-        of_nobody = list(sessions.filter(user_id=None).values_list("pk", flat=True))
-        self.run(request, lambda ending: ending.end_all_sessions(people), lambda ending: ending.end_sessions(of_nobody))
+        without_user = list(sessions.filter(user_id=None).values_list("pk", flat=True))
+        self.run(request, lambda ending: ending.end_all_sessions(people), lambda ending: ending.end_sessions(without_user))
 
     @method_decorator(csrf_protect)
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> HttpResponse:
@@ -150,7 +161,7 @@ class UserAdmin(EndSessionsAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         user = super().get_object(request, object_id, from_field)
         if user is not None and request.method in ("GET", "HEAD"):
-            user.asked = fetch_or_message(
+            user.records = fetch_or_message(
                 lambda: (self.get_record(request, USER, user.pk), self.get_record(request, DIRECTORY_USER, user.pk))
             )
         return user
@@ -164,7 +175,7 @@ class UserAdmin(EndSessionsAdmin):
 
     @admin.display(description="claims")
     def claims(self, user: Any) -> SafeString | str:
-        return render_claims(user.asked)
+        return render_claims(user.records)
 
     @admin.display(description="groups")
     def member_of(self, user: User) -> SafeString:
@@ -183,7 +194,7 @@ class UserAdmin(EndSessionsAdmin):
 class AuditAdmin(ReadOnlyAdmin):
     """The audit log."""
 
-    list_display = ["at", "actor", "actor_kind", "actor_id", "action", "whom", "client_address"]
+    list_display = ["at", "actor", "actor_kind", "actor_id", "action", "object_name", "client_address"]
     list_display_links = ["at"]
     list_filter = ["occurred_at", "actor_kind", "action"]
     search_fields = [
@@ -192,14 +203,14 @@ class AuditAdmin(ReadOnlyAdmin):
     ]
     search_help_text = "Actor, action, object, or address"
     ordering = ["-id"]  # entries are numbered as they are made
-    fields = ["at", "actor", "actor_kind", "actor_id", "client_address", "action", "object_type", "whom", "object_id"]
-    readonly_fields = ["at", "whom"]
+    fields = ["at", "actor", "actor_kind", "actor_id", "client_address", "action", "object_type", "object_name", "object_id"]
+    readonly_fields = ["at", "object_name"]
     actions = ["as_csv", "as_json"]
 
     at = time_column("occurred_at", description="time")
 
     @admin.display(description="object", ordering="object_repr")
-    def whom(self, entry: AuditEntry) -> str:
+    def object_name(self, entry: AuditEntry) -> str:
         return entry.object_repr
 
     @admin.action(description="Save as CSV")

@@ -75,8 +75,8 @@ class UserGrants(RecordValue):
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
-        held = tuple(map(AccessGrant.from_data, record.data.get("grants", ())))
-        found = cls(**{**known_fields(cls, record), "grants": held})
+        grants = tuple(map(AccessGrant.from_data, record.data.get("grants", ())))
+        found = cls(**{**known_fields(cls, record), "grants": grants})
         if found.user_id != record.id or not isinstance(found.issuer, str):
             raise ValueError("temporary access needs a user and an issuer")
         return found

@@ -48,14 +48,14 @@ class GrantStore:
         access = validate_grant(access, self._clock())
 
         def edit(found: UserGrants | None) -> UserGrants | None:
-            kept = self._retained(found, user)
-            _require_not_revoked(kept, access, approved)
-            if any(other.id == access.id for other in kept):
+            retained = self._retained(found, user)
+            _require_not_revoked(retained, access, approved)
+            if any(other.id == access.id for other in retained):
                 return None  # two finish what several have approved
-            if any(other.route == access.route and other.expires_at >= access.expires_at > self._clock() for other in kept):
+            if any(other.route == access.route and other.expires_at >= access.expires_at > self._clock() for other in retained):
                 raise AccessError(Message("this user already has access that lasts longer; revoke it first"))
-            held = (*(other for other in kept if other.route != access.route or other.original_expires_at), access)
-            return UserGrants(user.id, user.effective_issuer, user.email or user.name, held)
+            grants = (*(other for other in retained if other.route != access.route or other.original_expires_at), access)
+            return UserGrants(user.id, user.effective_issuer, user.email or user.name, grants)
 
         await self._update(user.id, edit)
 
@@ -69,9 +69,13 @@ class GrantStore:
         """One access by its id or its place, with its person; None where it has ended."""
         record, now = await self._broker.get(ACCESS_GRANT, user_id), self._clock()
         found = None if record is None else UserGrants.from_record(record)
-        held = () if found is None else found.grants
+        grants = () if found is None else found.grants
         return next(
-            ((found, access) for access in held if found is not None and id in (access.id, access.route_hash) and access.expires_at > now),
+            (
+                (found, access)
+                for access in grants
+                if found is not None and id in (access.id, access.route_hash) and access.expires_at > now
+            ),
             None,
         )
 
@@ -84,11 +88,11 @@ class GrantStore:
             if found is None or not ended:
                 return None
             # It stays as one that is over, so that nobody who finishes an approval at this moment gives it once more.
-            held = (
+            grants = (
                 replace(access, expires_at=0.0, revoked_at=now, original_expires_at=access.expires_at) if access in ended else access
                 for access in found.grants
             )
-            return replace(found, grants=tuple(access for access in held if access.retained_until > now))
+            return replace(found, grants=tuple(access for access in grants if access.retained_until > now))
 
         return await self._update(user_id, edit)
 
@@ -124,8 +128,8 @@ class GrantStore:
             raise grant_conflict(user_id) from None
 
 
-def _require_not_revoked(kept: Iterable[AccessGrant], access: AccessGrant, approved: float) -> None:
-    ended = [other for other in kept if other.original_expires_at and other.route == access.route]
+def _require_not_revoked(retained: Iterable[AccessGrant], access: AccessGrant, approved: float) -> None:
+    ended = [other for other in retained if other.original_expires_at and other.route == access.route]
     if any(other.id == access.id or other.revoked_at >= approved for other in ended):
         raise AccessError(Message("this access was revoked: request it again"))
 
@@ -139,10 +143,10 @@ def validate_grant(access: AccessGrant, now: float) -> AccessGrant:
 
 def validate_reason(written: str) -> str:
     """A reason as it may be shown to others: one line, without what can't be seen."""
-    why = " ".join(written.split())
-    if not why or len(why) > MAX_REASON_LENGTH or not is_sanitized(why):
+    reason = " ".join(written.split())
+    if not reason or len(reason) > MAX_REASON_LENGTH or not is_sanitized(reason):
         raise AccessError(_INVALID_REASON.with_params(most=MAX_REASON_LENGTH))
-    return why
+    return reason
 
 
 def grant_conflict(user_id: str) -> GrantConflict:

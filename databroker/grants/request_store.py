@@ -89,14 +89,14 @@ class AccessRequest(RecordValue):
     @classmethod
     def from_record(cls, record: Record) -> Self:
         approvals = tuple(map(AccessApproval.from_data, record.data.get("approvals", ())))
-        asked = cls(**{**known_fields(cls, record), "approvals": approvals})
-        if not all(math.isfinite(number) for number in (asked.duration_seconds, asked.requested_at, asked.grant_expires_at)):
+        request = cls(**{**known_fields(cls, record), "approvals": approvals})
+        if not all(math.isfinite(number) for number in (request.duration_seconds, request.requested_at, request.grant_expires_at)):
             raise ValueError("an access request needs a start and a duration")
-        if not all(isinstance(text, str) and text for text in (asked.request_id, asked.user_id, asked.route)) or not record.id.startswith(
-            slot_prefix(asked.user_id, asked.issuer)
-        ):
+        if not all(
+            isinstance(text, str) and text for text in (request.request_id, request.user_id, request.route)
+        ) or not record.id.startswith(slot_prefix(request.user_id, request.issuer)):
             raise ValueError("an access request needs a user and a route")
-        return asked
+        return request
 
 
 def _identifiers(*names: str) -> frozenset[str]:
@@ -105,8 +105,8 @@ def _identifiers(*names: str) -> frozenset[str]:
 
 def slot_prefix(user_id: str, issuer: str, route: str = "") -> str:
     """Beginning of the ids of a person's records, of one route's or of all."""
-    person = _digest([user_id, issuer])
-    return f"{person}-{_digest([route])}-" if route else f"{person}-"
+    user_digest = _digest([user_id, issuer])
+    return f"{user_digest}-{_digest([route])}-" if route else f"{user_digest}-"
 
 
 def _digest(names: list[str]) -> str:
@@ -129,77 +129,79 @@ class AccessRequestStore:
         self._broker = broker
         self._clock = clock
 
-    async def check_quota(self, asked: AccessRequest) -> None:
+    async def check_quota(self, request: AccessRequest) -> None:
         """TooManyAsked where there is none for this request, before anybody is told of it."""
-        async for _ in self._free_slots(asked):
+        async for _ in self._free_slots(request):
             return
         raise RequestQuotaExceeded(_QUOTA_MESSAGE)
 
-    async def add(self, asked: AccessRequest) -> None:
+    async def add(self, request: AccessRequest) -> None:
         """Let a request wait.  TooManyAsked: each place is written by one alone, so no flood gets past it."""
-        async for id, version in self._free_slots(asked):
+        async for id, version in self._free_slots(request):
             try:
-                await self._put(id, asked, version)
+                await self._put(id, request, version)
             except VersionConflict:
                 continue
             return
         raise RequestQuotaExceeded(_QUOTA_MESSAGE)
 
-    async def _free_slots(self, asked: AccessRequest) -> AsyncGenerator[tuple[str, int]]:
+    async def _free_slots(self, request: AccessRequest) -> AsyncGenerator[tuple[str, int]]:
         """Free places, with the version that is there.  One whose request is over is free a minute later: to ask and withdraw, again and
         again, would be a flood as well."""
-        beginning = slot_prefix(asked.user_id, asked.issuer, asked.route)
+        prefix = slot_prefix(request.user_id, request.issuer, request.route)
         for number in range(MAX_PENDING):
-            record = await self._broker.get(ACCESS_REQUEST, f"{beginning}{number}")
-            if record is not None and ((held := _from_record(record)).request.state == CLOSED or held.request.expires_at > self._clock()):
+            record = await self._broker.get(ACCESS_REQUEST, f"{prefix}{number}")
+            if record is not None and (
+                (stored := _from_record(record)).request.state == CLOSED or stored.request.expires_at > self._clock()
+            ):
                 continue
-            yield f"{beginning}{number}", 0 if record is None else record.version
+            yield f"{prefix}{number}", 0 if record is None else record.version
 
-    async def find(self, id: str, nonce: str) -> StoredAccessRequest | None:
+    async def find(self, id: str, request_id: str) -> StoredAccessRequest | None:
         """The request that waits at this place; None where it is another one by now."""
         record = await self._broker.get(ACCESS_REQUEST, id)
-        held = None if record is None else _from_record(record)
-        return held if held is not None and held.request.request_id == nonce and self._is_pending(held) else None
+        stored = None if record is None else _from_record(record)
+        return stored if stored is not None and stored.request.request_id == request_id and self._is_pending(stored) else None
 
-    async def change(self, held: StoredAccessRequest, asked: AccessRequest) -> None:
+    async def change(self, stored: StoredAccessRequest, request: AccessRequest) -> None:
         """Write over the version that was read; VersionConflict where somebody else was first."""
-        await self._put(held.id, asked, held.version)
+        await self._put(stored.id, request, stored.version)
 
-    async def close(self, held: StoredAccessRequest) -> None:
+    async def close(self, stored: StoredAccessRequest) -> None:
         """Note that a request needs nothing more; VersionConflict as of `change`."""
-        await self.change(held, replace(held.request, state=CLOSED))
+        await self.change(stored, replace(stored.request, state=CLOSED))
 
     async def close_all(self, user_id: str, issuer: str, route: str) -> None:
         """Close each request that waits of this person for this route; AccessBusy where others change them each time."""
         for _ in range(MAX_ATTEMPTS):
-            waiting = await self._pending(slot_prefix(user_id, issuer, route), MAX_PENDING)
-            if not waiting:
+            pending = await self._pending(slot_prefix(user_id, issuer, route), MAX_PENDING)
+            if not pending:
                 return
-            for held in waiting:
+            for stored in pending:
                 with suppress(VersionConflict):
-                    await self.close(held)
+                    await self.close(stored)
         raise grant_conflict(user_id)
 
     async def list_for(self, user_id: str, issuer: str) -> list[StoredAccessRequest]:
         return await self._pending(slot_prefix(user_id, issuer), PAGE_SIZE)
 
-    async def _pending(self, beginning: str, most: int) -> list[StoredAccessRequest]:
-        found = await self._broker.page(ACCESS_REQUEST, beginning, most)
-        own = [_parse_record(record) for record in found if record.id.startswith(beginning)]
-        return [held for held in own if held is not None and self._is_pending(held)]
+    async def _pending(self, prefix: str, limit: int) -> list[StoredAccessRequest]:
+        found = await self._broker.page(ACCESS_REQUEST, prefix, limit)
+        parsed = [_parse_record(record) for record in found if record.id.startswith(prefix)]
+        return [stored for stored in parsed if stored is not None and self._is_pending(stored)]
 
     async def iter_pending(self) -> AsyncGenerator[StoredAccessRequest]:
         """Every request that waits, of everybody."""
         async for record in iter_records(self._broker, ACCESS_REQUEST):
-            if (held := _parse_record(record)) is not None and self._is_pending(held):
-                yield held
+            if (stored := _parse_record(record)) is not None and self._is_pending(stored):
+                yield stored
 
-    def _is_pending(self, held: StoredAccessRequest) -> bool:
-        return held.request.state != CLOSED and held.request.expires_at > self._clock()
+    def _is_pending(self, stored: StoredAccessRequest) -> bool:
+        return stored.request.state != CLOSED and stored.request.expires_at > self._clock()
 
-    async def _put(self, id: str, asked: AccessRequest, version: int) -> None:
-        ends = self._clock() + _CLOSED_RETENTION if asked.state == CLOSED else asked.expires_at
-        await self._broker.put(ACCESS_REQUEST, id, asked.to_data(), expires=ends, only_if_version=version)
+    async def _put(self, id: str, request: AccessRequest, version: int) -> None:
+        expires_at = self._clock() + _CLOSED_RETENTION if request.state == CLOSED else request.expires_at
+        await self._broker.put(ACCESS_REQUEST, id, request.to_data(), expires=expires_at, only_if_version=version)
 
 
 def _from_record(record: Record) -> StoredAccessRequest:
@@ -207,14 +209,14 @@ def _from_record(record: Record) -> StoredAccessRequest:
 
 
 def _parse_record(record: Record) -> StoredAccessRequest | None:
-    asked = AccessRequest.parse(record)
-    return StoredAccessRequest(record.id, record.version, asked) if asked is not None else None
+    request = AccessRequest.parse(record)
+    return StoredAccessRequest(record.id, record.version, request) if request is not None else None
 
 
-async def end_early(broker: BrokerClient, held: UserGrants, access: AccessGrant, clock: Callable[[], float] = time.time) -> bool:
+async def end_early(broker: BrokerClient, user_grants: UserGrants, access: AccessGrant, clock: Callable[[], float] = time.time) -> bool:
     """End access before its expiry; False where it is over already.  Raises AccessBusy and BrokerError.
 
     Requests of the same person for the same route are closed first: an approval of one would restore what was ended.
     """
-    await AccessRequestStore(broker, clock).close_all(held.user_id, held.issuer, access.route)
-    return await GrantStore(broker, clock).revoke(held.user_id, access.route)
+    await AccessRequestStore(broker, clock).close_all(user_grants.user_id, user_grants.issuer, access.route)
+    return await GrantStore(broker, clock).revoke(user_grants.user_id, access.route)

@@ -39,12 +39,12 @@ class LastSeenBuffer:
         *,
         clock: Callable[[], float] = time.time,
         interval: float = INTERVAL,
-        most_sessions: int = MAX_SESSIONS,
+        max_sessions: int = MAX_SESSIONS,
     ):
         self._write = write
         self._clock = clock
         self._interval = interval
-        self._most_sessions = most_sessions
+        self._max_sessions = max_sessions
         self._seen: dict[str, tuple[float, str]] = {}
 
     def __repr__(self) -> str:
@@ -54,16 +54,16 @@ class LastSeenBuffer:
         """Note a session; called for every request: one entry in a dict, and nothing for new sessions beyond the bound."""
         if session_id.startswith(SKIPPED_PREFIX):
             return
-        if session_id in self._seen or len(self._seen) < self._most_sessions:
+        if session_id in self._seen or len(self._seen) < self._max_sessions:
             self._seen[session_id] = (now, route_host)
 
     async def run(self) -> None:
         pause = self._interval
         while True:
             await asyncio.sleep(pause)
-            began = time.monotonic()
+            started_at = time.monotonic()
             await self.flush()
-            pause = next_interval(time.monotonic() - began, self._interval)
+            pause = next_interval(time.monotonic() - started_at, self._interval)
 
     async def flush(self) -> None:
         """Write what was seen since the last time; what could not be written waits for the next."""

@@ -46,27 +46,29 @@ class Projection:
     row behind.
     """
 
-    def __init__(self, client: BrokerClient, counted: ProviderClaims | None = None, *, pause: float = PAUSE, first_wait: float = 0.1):
+    def __init__(
+        self, client: BrokerClient, provider_claims: ProviderClaims | None = None, *, pause: float = PAUSE, initial_backoff: float = 0.1
+    ):
         self._client = client
-        self.provider_claims = counted
+        self.provider_claims = provider_claims
         self._pause = pause  # seconds between two batches; a batch gathers changes for as long
-        self._first_wait = first_wait  # seconds after the first failure
+        self._initial_backoff = initial_backoff  # seconds after the first failure
         self._position = FROM_START
 
     async def run(self) -> None:
         """Follow the store forever, from a full load on; trouble with it or with the database is logged and tried again."""
         self._position = FROM_START
-        waits = backoff_delays(self._first_wait)
+        backoff = backoff_delays(self._initial_backoff)
         while True:
             try:
                 await self._step()
-                waits = backoff_delays(self._first_wait)
+                backoff = backoff_delays(self._initial_backoff)
                 await asyncio.sleep(self._pause)
-            except ResyncRequired as start_over:
-                await self._restart(start_over.version, next(waits))
+            except ResyncRequired as resync:
+                await self._restart(resync.version, next(backoff))
             except Exception as error:
                 _log_error("projection lagging", error)
-                await asyncio.sleep(next(waits))
+                await asyncio.sleep(next(backoff))
 
     async def _restart(self, version: int, wait: float) -> None:
         try:
@@ -125,25 +127,25 @@ class Projection:
             await sync_to_async(rows.write)(await build_batch(self._client, touched, self.provider_claims))
 
 
-async def build_batch(client: BrokerClient, touched: RowKeys, counted: ProviderClaims | None) -> rows.RowBatch:
+async def build_batch(client: BrokerClient, touched: RowKeys, provider_claims: ProviderClaims | None) -> rows.RowBatch:
     """Rows of these ids, as the store has their records now."""
-    batch = rows.RowBatch(counted)
+    batch = rows.RowBatch(provider_claims)
     for model, id in sorted(touched, key=lambda entry: entry[1]):
         add_rows(batch, model, id, *[await client.get(type, id) for type in TYPES[model]])
     return batch
 
 
 async def build_batches(
-    client: BrokerClient, model: type[models.Model], counted: ProviderClaims | None, ids: set[str]
+    client: BrokerClient, model: type[models.Model], provider_claims: ProviderClaims | None, ids: set[str]
 ) -> AsyncGenerator[rows.RowBatch]:
     """Rows of all records of a table, whose ids are added to `ids`."""
-    batch = rows.RowBatch(counted)
+    batch = rows.RowBatch(provider_claims)
     async for id, records in iter_joined_records(client, TYPES[model]):
         add_rows(batch, model, id, *records)
         ids.add(id)
         if len(batch.upserts) >= BATCH:
             yield batch
-            batch = rows.RowBatch(counted)
+            batch = rows.RowBatch(provider_claims)
     if batch.upserts or batch.deletes:
         yield batch
 

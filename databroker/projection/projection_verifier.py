@@ -32,7 +32,7 @@ class ProjectionVerifier:
         """
         suspects = set[tuple[type[models.Model], str]]()
         for model in TYPES:
-            suspects |= await self._compared(model)
+            suspects |= await self._compare(model)
         if suspects:
             await asyncio.sleep(self.settles)
         self.mismatches = await self._recheck(suspects)
@@ -43,7 +43,7 @@ class ProjectionVerifier:
             await sync_to_async(rows.write)(await build_batch(self.client, part, self.counted))
         self.mismatches = await self._recheck(self.mismatches)
 
-    async def _compared(self, model: type[models.Model]) -> RowKeys:
+    async def _compare(self, model: type[models.Model]) -> RowKeys:
         found, ids = set[tuple[type[models.Model], str]](), set[str]()
         async for batch in build_batches(self.client, model, self.counted, ids):
             found |= await sync_to_async(rows.find_differences)(batch)
@@ -55,10 +55,10 @@ class ProjectionVerifier:
         return found
 
     async def _recheck(self, suspects: RowKeys) -> RowKeys:
-        wrong = set[tuple[type[models.Model], str]]()
+        mismatches = set[tuple[type[models.Model], str]]()
         for part in _parts(suspects):
-            wrong |= await sync_to_async(rows.find_differences)(await build_batch(self.client, part, self.counted))
-        return wrong
+            mismatches |= await sync_to_async(rows.find_differences)(await build_batch(self.client, part, self.counted))
+        return mismatches
 
 
 def _parts(touched: RowKeys) -> list[RowKeys]:

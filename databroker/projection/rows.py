@@ -61,19 +61,19 @@ def add_user(rows: RowBatch, id: str, user: Record | None, directory_user: Recor
 
     Where it has another issuer's person of the same id, the row is of the one who has signed in.
     """
-    said = user.data if user else {}
-    known = directory_user.data if directory_user and _same_user(said, directory_user.data) else {}
-    email, unauthoritative_email = _addresses(rows.provider_claims, id, said, known)
+    user_data = user.data if user else {}
+    directory_data = directory_user.data if directory_user and _is_same_user(user_data, directory_user.data) else {}
+    email, unauthoritative_email = _select_addresses(rows.provider_claims, id, user_data, directory_data)
     row = User(
         id=id,
         email=email,
         unauthoritative_email=unauthoritative_email,
-        name=display_name(_text(said, "name", 255) or _text(known, "name", 255), email),
-        last_sign_in_at=to_datetime(said.get("last_sign_in_at")),
+        name=display_name(_text(user_data, "name", 255) or _text(directory_data, "name", 255), email),
+        last_sign_in_at=to_datetime(user_data.get("last_sign_in_at")),
     )
     prefix = rows.provider_claims.records_prefix(id) if rows.provider_claims else ""
-    listed = {sanitize_text(f"{prefix}{group}")[:MAX_ID_LENGTH] for group in known.get("group_ids") or ()}
-    claimed = {group for group in rows.provider_claims.read_groups(id, said) if is_storable(group)} if rows.provider_claims else set()
+    listed = {sanitize_text(f"{prefix}{group}")[:MAX_ID_LENGTH] for group in directory_data.get("group_ids") or ()}
+    claimed = {group for group in rows.provider_claims.read_groups(id, user_data) if is_storable(group)} if rows.provider_claims else set()
     rows.members.extend(
         Membership(user_id=id, group_id=group, from_directory=group in listed, from_claim=group in claimed)
         for group in sorted(listed | claimed)
@@ -81,28 +81,30 @@ def add_user(rows: RowBatch, id: str, user: Record | None, directory_user: Recor
     return rows.upserts.append(row)
 
 
-def _addresses(counted: ProviderClaims | None, id: str, said: Mapping[str, Any], known: Mapping[str, Any]) -> tuple[str, str]:
+def _select_addresses(
+    provider_claims: ProviderClaims | None, id: str, user_data: Mapping[str, Any], directory_data: Mapping[str, Any]
+) -> tuple[str, str]:
     """Return the address by which a user may be named and found, and the one by which they may not.
 
     The sign-in's must be verified, and the directory's must not be the very one that the sign-in calls unverified; both must be the
     provider's to assert.  Part of an address is another address.
     """
-    signed_in_with, listed = _text(said, "email", 255), _text(known, "email", 255)
-    if counted is None:
+    signed_in_with, listed = _text(user_data, "email", 255), _text(directory_data, "email", 255)
+    if provider_claims is None:
         return signed_in_with or listed, ""
-    if signed_in_with and counted.verified_email(id, said) == signed_in_with:
+    if signed_in_with and provider_claims.verified_email(id, user_data) == signed_in_with:
         return signed_in_with, ""
     is_other = not signed_in_with or canonical_email(listed) != canonical_email(signed_in_with)
-    if listed and is_other and listed == known.get("email") and counted.assertable_email(id, listed):
+    if listed and is_other and listed == directory_data.get("email") and provider_claims.assertable_email(id, listed):
         return listed, signed_in_with
     return "", signed_in_with or listed
 
 
-def _same_user(said: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+def _is_same_user(user_data: Mapping[str, Any], directory_data: Mapping[str, Any]) -> bool:
     """Whether two records name one person."""
-    claims = said.get("claims")
-    issuer = said.get("issuer") or issuer_in(claims if isinstance(claims, Mapping) else {})
-    return not issuer or applies_to_issuer(str(known.get("issuer") or ""), str(issuer))
+    claims = user_data.get("claims")
+    issuer = user_data.get("issuer") or issuer_in(claims if isinstance(claims, Mapping) else {})
+    return not issuer or applies_to_issuer(str(directory_data.get("issuer") or ""), str(issuer))
 
 
 def add_group(rows: RowBatch, id: str, group: Record) -> None:
@@ -184,16 +186,18 @@ def _changed_rows(model: type[models.Model], rows: list[models.Model]) -> list[m
     if not rows:
         return []
     names = [field.attname for field in model._meta.concrete_fields if field.name not in PRESERVED_COLUMNS]
-    there = {values[0]: values for values in model.objects.filter(pk__in=[row.pk for row in rows]).values_list("pk", *names)}
-    return [row for row in rows if there.get(row.pk) != (row.pk, *(getattr(row, name) for name in names))]
+    existing = {values[0]: values for values in model.objects.filter(pk__in=[row.pk for row in rows]).values_list("pk", *names)}
+    return [row for row in rows if existing.get(row.pk) != (row.pk, *(getattr(row, name) for name in names))]
 
 
 def _memberships(rows: RowBatch) -> tuple[list[Membership], list[Membership]]:
     """Memberships of these people that are no more, and those that are new; one that another source says as well is both."""
     users = [*(row.pk for row in rows.upserts_for(User)), *rows.deletes_for(User)]
-    there = {_membership_key(member): member for member in Membership.objects.filter(user_id__in=users)} if users else {}
-    wanted = {_membership_key(member): member for member in rows.members}
-    return [there[each] for each in there.keys() - wanted.keys()], [wanted[each] for each in sorted(wanted.keys() - there.keys())]
+    existing = {_membership_key(member): member for member in Membership.objects.filter(user_id__in=users)} if users else {}
+    expected = {_membership_key(member): member for member in rows.members}
+    return [existing[each] for each in existing.keys() - expected.keys()], [
+        expected[each] for each in sorted(expected.keys() - existing.keys())
+    ]
 
 
 def _membership_key(member: Membership) -> tuple[str, str, bool, bool]:

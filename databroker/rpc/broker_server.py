@@ -38,8 +38,8 @@ class DataBrokerRpc:
 
     def _handler(self, method: Any) -> grpc.RpcMethodHandler:
         make = grpc.unary_stream_rpc_method_handler if method.server_streaming else grpc.unary_unary_rpc_method_handler
-        request, answer = (getattr(pb, described.name) for described in (method.input_type, method.output_type))
-        return make(getattr(self, method.name), request.FromString, answer.SerializeToString)
+        request, response = (getattr(pb, described.name) for described in (method.input_type, method.output_type))
+        return make(getattr(self, method.name), request.FromString, response.SerializeToString)
 
     async def Get(self, request: pb.GetRequest, context: Context) -> pb.GetResponse:
         record = await self._broker.get(request.type, request.id)
@@ -81,12 +81,12 @@ class DataBrokerRpc:
             if since != FROM_START:
                 yield pb.SyncResponse(server_version=server_version, record_version=since)
             async for position, changes in self._change_batches(since):
-                told = [convert.change_to_pb(change, with_data=not request.without_data) for change in changes]
-                yield pb.SyncResponse(server_version=server_version, record_version=position, changes=told)
-        except ResyncRequired as start_over:
+                messages = [convert.change_to_pb(change, with_data=not request.without_data) for change in changes]
+                yield pb.SyncResponse(server_version=server_version, record_version=position, changes=messages)
+        except ResyncRequired as resync:
             # Read again: the store may have lost its memory under this very stream.
             server_version = await self._broker.server_version()
-            yield pb.SyncResponse(server_version=server_version, start_over=True, record_version=start_over.version)
+            yield pb.SyncResponse(server_version=server_version, start_over=True, record_version=resync.version)
 
     async def GetServerVersion(self, request: pb.GetServerVersionRequest, context: Context) -> pb.GetServerVersionResponse:
         return pb.GetServerVersionResponse(server_version=await self._broker.server_version())

@@ -46,18 +46,18 @@ class RemoteBroker:
 
     async def get(self, type: str, id: str) -> Record | None:
         try:
-            answer = await self._call("Get", pb.GetRequest(type=type, id=id), pb.GetResponse, idempotent=True)
+            response = await self._call("Get", pb.GetRequest(type=type, id=id), pb.GetResponse, idempotent=True)
         except _NotFound:
             return None
-        return convert.record_from_pb(answer.record)
+        return convert.record_from_pb(response.record)
 
     async def put(
         self, type: str, id: str, data: Mapping[str, Any], *, expires: float | None = None, only_if_version: int | None = None
     ) -> Record:
         sent = convert.data_to_bytes(data)
         request = pb.SetRequest(type=type, id=id, data=sent, expires=expires, only_if_version=only_if_version)
-        answer = await self._call("Set", request, pb.SetResponse, idempotent=only_if_version is None)
-        return convert.record_from_pb(answer.record, convert.data_from_bytes(sent))
+        response = await self._call("Set", request, pb.SetResponse, idempotent=only_if_version is None)
+        return convert.record_from_pb(response.record, convert.data_from_bytes(sent))
 
     async def delete(self, type: str, id: str) -> bool:
         """True where the record was there; False also where the first try of a repeated call removed it."""
@@ -67,9 +67,9 @@ class RemoteBroker:
         records: list[Record] = []
         while len(records) < limit:
             request = pb.GetAllRequest(type=type, page_token=after, limit=limit - len(records))
-            answer = await self._call("GetAll", request, pb.GetAllResponse, idempotent=True)
-            records += map(convert.record_from_pb, answer.records)
-            if not (after := answer.next_page_token):
+            response = await self._call("GetAll", request, pb.GetAllResponse, idempotent=True)
+            records += map(convert.record_from_pb, response.records)
+            if not (after := response.next_page_token):
                 break
         return records
 
@@ -79,11 +79,11 @@ class RemoteBroker:
         """
         position = since
         while True:
-            heard = 0
+            received = 0
             try:
                 async with aclosing(self._sync(position)) as messages:
                     async for message in messages:
-                        heard += 1
+                        received += 1
                         if message.start_over:
                             raise ResyncRequired(SyncPosition(message.record_version, message.server_version))
                         for change in map(convert.change_from_pb, message.changes):
@@ -92,9 +92,9 @@ class RemoteBroker:
                         position = SyncPosition(message.record_version, message.server_version)
             except RpcError as error:
                 # The first message is only a greeting: a stream that brought no other is no reason to trust the next one.
-                if heard < 2 or error.code is not grpc.StatusCode.UNAVAILABLE:
+                if received < 2 or error.code is not grpc.StatusCode.UNAVAILABLE:
                     raise BrokerError(f"the data broker's change stream failed ({error})") from error
-            if heard < 2:
+            if received < 2:
                 raise BrokerError("the data broker's change stream ended without data")
             await asyncio.sleep(PAUSE)
 
@@ -107,12 +107,12 @@ class RemoteBroker:
         return self._channel.stream(f"/{convert.SERVICE}/Sync", request, pb.SyncResponse, self._silence)
 
     async def server_version(self) -> str:
-        answer = await self._call("GetServerVersion", pb.GetServerVersionRequest(), pb.GetServerVersionResponse, idempotent=True)
-        return str(answer.server_version)
+        response = await self._call("GetServerVersion", pb.GetServerVersionRequest(), pb.GetServerVersionResponse, idempotent=True)
+        return str(response.server_version)
 
     async def acquire(self, name: str, ttl: float) -> Lease | None:
-        answer = await self._call("AcquireLease", pb.AcquireLeaseRequest(name=name, ttl=ttl), pb.AcquireLeaseResponse)
-        return convert.lease_from_pb(answer.lease) if answer.HasField("lease") else None
+        response = await self._call("AcquireLease", pb.AcquireLeaseRequest(name=name, ttl=ttl), pb.AcquireLeaseResponse)
+        return convert.lease_from_pb(response.lease) if response.HasField("lease") else None
 
     async def renew(self, lease: Lease, ttl: float) -> bool:
         request = pb.RenewLeaseRequest(lease=convert.lease_to_pb(lease), ttl=ttl)
@@ -125,9 +125,9 @@ class RemoteBroker:
     async def close(self) -> None:
         await self._channel.close()
 
-    async def _call(self, method: str, request: Any, answer: type[Any], *, idempotent: bool = False) -> Any:
+    async def _call(self, method: str, request: Any, response: type[Any], *, idempotent: bool = False) -> Any:
         try:
-            return await self._channel.call(f"/{convert.SERVICE}/{method}", request, answer, idempotent=idempotent)
+            return await self._channel.call(f"/{convert.SERVICE}/{method}", request, response, idempotent=idempotent)
         except RpcError as error:
             _raise(error)
 

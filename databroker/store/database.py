@@ -74,8 +74,8 @@ class DatabaseStore:
             if self._closed:
                 raise BrokerError("the store is closed")
             news = self._news
-            version, forgotten, rows = await self._do(partial(_changes, since))
-            if not forgotten <= since <= version:
+            version, compacted_version, rows = await self._do(partial(_changes, since))
+            if not compacted_version <= since <= version:
                 raise ResyncRequired(version)
             for number, row in enumerate(rows, 1):
                 yield RecordChange(row.version, row.type, row.record_id, None if row.is_deleted else _record(row))
@@ -111,10 +111,10 @@ class DatabaseStore:
 
     async def acquire(self, name: str, ttl: float) -> Lease | None:
         lease = Lease(name, uuid.uuid4().hex)
-        return lease if await self._do(partial(_take_lease, lease, self._clock(), ttl, acquire=True)) else None
+        return lease if await self._do(partial(_acquire_or_renew, lease, self._clock(), ttl, acquire=True)) else None
 
     async def renew(self, lease: Lease, ttl: float) -> bool:
-        return await self._do(partial(_take_lease, lease, self._clock(), ttl, acquire=False))
+        return await self._do(partial(_acquire_or_renew, lease, self._clock(), ttl, acquire=False))
 
     async def release(self, lease: Lease) -> None:
         await self._do(lambda: StoredLease.objects.filter(name=lease.name, token=lease.token).delete())
@@ -127,9 +127,9 @@ class DatabaseStore:
         return number == limit
 
     async def clock_skew(self) -> float:
-        asked = self._clock()
-        theirs = await self._do(lambda: _server_time(self._clock()))
-        return (asked + self._clock()) / 2 - theirs if connection.vendor == "postgresql" else 0.0
+        started_at = self._clock()
+        server_time = await self._do(lambda: _server_time(self._clock()))
+        return (started_at + self._clock()) / 2 - server_time if connection.vendor == "postgresql" else 0.0
 
     def _wake_readers(self) -> None:
         self._news.set()
@@ -226,7 +226,7 @@ def _changes(since: int) -> tuple[int, int, list[StoredRecord]]:
     return version, _state().compacted_version, rows
 
 
-def _take_lease(lease: Lease, now: float, ttl: float, *, acquire: bool) -> bool:
+def _acquire_or_renew(lease: Lease, now: float, ttl: float, *, acquire: bool) -> bool:
     with transaction.atomic():
         _locked_state()
         now = _server_time(now)

@@ -23,8 +23,8 @@ class DatabaseExecutor:
 
     def __init__(self, deadline: float):
         self._deadline = deadline
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store", initializer=self._begin_thread)
-        self._mine = threading.local()
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store", initializer=self._init_thread)
+        self._local = threading.local()
         self._opened: list[tuple[threading.Lock, Any]] = []
         self._writing = asyncio.Lock()
         self._closed = False
@@ -46,22 +46,22 @@ class DatabaseExecutor:
             async with asyncio.timeout(self._deadline), self._writing if writes else nullcontext():
                 if self._closed:
                     raise BrokerError("the store is closed")
-                return await asyncio.get_running_loop().run_in_executor(self._threads, self._in_thread, work, until)
+                return await asyncio.get_running_loop().run_in_executor(self._threads, self._run_in_thread, work, until)
         except TimeoutError as error:
             raise BrokerError(f"the database (database_url) did not respond within {self._deadline:g} s") from error
         except Error as error:
             raise BrokerError(f"database (database_url) error: {str(error).partition(chr(10))[0]}") from error
 
-    def _begin_thread(self) -> None:
+    def _init_thread(self) -> None:
         opened = connections[DEFAULT_DB_ALIAS]
         opened.inc_thread_sharing()  # `close` comes from another thread
-        self._mine.busy = threading.Lock()
-        self._opened.append((self._mine.busy, opened))
+        self._local.busy = threading.Lock()
+        self._opened.append((self._local.busy, opened))
 
-    def _in_thread(self, work: Callable[[], Result], until: float) -> Result:
-        with self._mine.busy:
+    def _run_in_thread(self, work: Callable[[], Result], until: float) -> Result:
+        with self._local.busy:
             try:
-                self._begin(until)
+                self._prepare_connection(until)
                 return work()
             except Error:
                 connection.close()  # the next call begins with a new one: this one may be broken
@@ -70,12 +70,12 @@ class DatabaseExecutor:
                 if self._closed:
                     connection.close()
 
-    def _begin(self, until: float) -> None:
+    def _prepare_connection(self, until: float) -> None:
         """Start work that lasts no longer than somebody waits for it: each thread is one of few."""
         connection.ensure_connection()
         if connection.vendor == "postgresql":
             # A server says nothing unasked but that it leaves: then this call needs another connection, and need not fail.
-            if _has_something_to_read(connection.connection.fileno()):
+            if _is_readable(connection.connection.fileno()):
                 connection.close()
                 connection.ensure_connection()
             connection.connection.until = until
@@ -92,7 +92,7 @@ class DatabaseExecutor:
                 busy.release()
 
 
-def _has_something_to_read(descriptor: int) -> bool:
-    asked = select.poll()  # `select` itself knows no descriptor above 1,023
-    asked.register(descriptor, select.POLLIN)
-    return bool(asked.poll(0))
+def _is_readable(descriptor: int) -> bool:
+    poll = select.poll()  # `select` itself knows no descriptor above 1,023
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))

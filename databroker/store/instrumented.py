@@ -28,23 +28,23 @@ class InstrumentedStore:
         self.clock_skew = store.clock_skew
 
     async def get(self, type: str, id: str) -> Record | None:
-        return await self._measured("get", self._store.get(type, id))
+        return await self._measure("get", self._store.get(type, id))
 
     async def put(
         self, type: str, id: str, data: Mapping[str, Any], *, expires: float | None = None, only_if_version: int | None = None
     ) -> Record:
-        return await self._measured("put", self._store.put(type, id, data, expires=expires, only_if_version=only_if_version))
+        return await self._measure("put", self._store.put(type, id, data, expires=expires, only_if_version=only_if_version))
 
     async def delete(self, type: str, id: str) -> bool:
-        return await self._measured("delete", self._store.delete(type, id))
+        return await self._measure("delete", self._store.delete(type, id))
 
     async def page(self, type: str, after: str, limit: int) -> list[Record]:
-        return await self._measured("list", self._store.page(type, after, limit))
+        return await self._measure("list", self._store.page(type, after, limit))
 
     async def clean(self, limit: int) -> bool:
-        return await self._measured("clear_deleted", self._store.clean(limit))
+        return await self._measure("clear_deleted", self._store.clean(limit))
 
-    async def _measured(self, operation: str, work: Awaitable[Result]) -> Result:
+    async def _measure(self, operation: str, work: Awaitable[Result]) -> Result:
         started, result = time.perf_counter(), "success"
         try:
             with span(f"{self._backend}.{operation}"):

@@ -103,8 +103,8 @@ class MemoryStore:
         return lease
 
     async def renew(self, lease: Lease, ttl: float) -> bool:
-        holder, ends = self._leases.get(lease.name, (None, 0.0))
-        if holder != lease or ends <= self._clock():
+        holder, expires_at = self._leases.get(lease.name, (None, 0.0))
+        if holder != lease or expires_at <= self._clock():
             return False
         self._leases[lease.name] = (lease, self._clock() + ttl)
         return True

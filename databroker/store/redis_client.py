@@ -58,15 +58,15 @@ def open_client(url: StorageUrl, tls: StorageTls, timeout: float) -> RedisClient
     login = {"username": url.username, "password": url.password.reveal() if url.password else None}
     shared: dict[str, Any] = {**login, "socket_connect_timeout": timeout, "retry": Retry(NoBackoff(), 0)}
     # They are asked one after the other: those that are dead without a word must leave time for the others, and for the server.
-    share = timeout / (len(url.hosts) + 1)
+    server_timeout = timeout / (len(url.hosts) + 1)
     if url.kind == "cluster":
-        timeouts = {"socket_connect_timeout": share}
+        timeouts = {"socket_connect_timeout": server_timeout}
         return _RestartingCluster({"ssl": url.tls, **shared, **timeouts, **(_tls_arguments(tls) if url.tls else {})}, _addresses(url))
     secured: dict[str, Any] = {"context": _context(tls)} if url.tls else {}
     if url.kind == "sentinel":
-        timeouts = {"socket_connect_timeout": share, "socket_timeout": share}
-        watch = {**timeouts, "retry": shared["retry"], **({"ssl": True, **_tls_arguments(tls)} if url.tls else {})}
-        sentinel = Sentinel(_addresses(url), sentinel_kwargs=watch)  # type: ignore[no-untyped-call]
+        timeouts = {"socket_connect_timeout": server_timeout, "socket_timeout": server_timeout}
+        sentinel_options = {**timeouts, "retry": shared["retry"], **({"ssl": True, **_tls_arguments(tls)} if url.tls else {})}
+        sentinel = Sentinel(_addresses(url), sentinel_kwargs=sentinel_options)  # type: ignore[no-untyped-call]
         kind = _SentinelTlsConnection if url.tls else SentinelManagedConnection
         arguments = {**shared, **secured, "db": url.database, "connection_class": kind}
         pool = SentinelConnectionPool(url.service, sentinel, **arguments)  # type: ignore[no-untyped-call]
@@ -133,13 +133,13 @@ class _SingleServer:
 
     def __init__(self, pool: ConnectionPool, sentinel: Sentinel | None = None):
         self._pool = pool
-        self._watchers = sentinel.sentinels if sentinel is not None else []
+        self._sentinels = sentinel.sentinels if sentinel is not None else []
 
     async def send(self, commands: Sequence[Command]) -> list[Any]:
         connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
         try:
             await connection.send_packed_command(connection.pack_commands(commands))
-            return [await _answer(connection) for _ in commands]
+            return [await _read_response(connection) for _ in commands]
         finally:
             await self._pool.release(connection)
 
@@ -152,11 +152,11 @@ class _SingleServer:
 
     async def aclose(self) -> None:
         await self._pool.aclose()
-        for watcher in self._watchers:
+        for watcher in self._sentinels:
             await watcher.aclose()
 
 
-async def _answer(connection: Any) -> Any:
+async def _read_response(connection: Any) -> Any:
     try:
         return await connection.read_response()
     except ResponseError as error:

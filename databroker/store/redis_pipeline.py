@@ -25,11 +25,11 @@ class CommandPipeline:
     async def execute(self, command: Command) -> Any:
         """The answer to this command, or its error."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Any] = loop.create_future()
-        self._waiting.append((command, answer))
+        response: asyncio.Future[Any] = loop.create_future()
+        self._waiting.append((command, response))
         if len(self._waiting) == 1:
             loop.call_soon(self._send_all)
-        return await answer
+        return await response
 
     def _send_all(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -39,13 +39,13 @@ class CommandPipeline:
     async def _send_batch(self, batch: list[tuple[Command, "asyncio.Future[Any]"]]) -> None:
         try:
             async with asyncio.timeout(self._deadline):
-                answers = await self._send([command for command, _ in batch])
+                responses = await self._send([command for command, _ in batch])
         except (RedisError, OSError, TimeoutError) as error:
-            answers = [error] * len(batch)
-        for (_, waiting), answer in zip(batch, answers, strict=True):
+            responses = [error] * len(batch)
+        for (_, waiting), response in zip(batch, responses, strict=True):
             if waiting.done():
                 continue
-            if isinstance(answer, Exception):
-                waiting.set_exception(answer)
+            if isinstance(response, Exception):
+                waiting.set_exception(response)
             else:
-                waiting.set_result(answer)
+                waiting.set_result(response)

@@ -54,7 +54,7 @@ class RedisStore:
         self._client = client
         self._clock = clock
         self._deadline = deadline
-        self._batches = CommandPipeline(client.send, deadline)
+        self._pipeline = CommandPipeline(client.send, deadline)
         self._remembered_changes = remembered_changes
         self._news = asyncio.Event()
         self._notified_version = 0
@@ -63,8 +63,8 @@ class RedisStore:
         watch_connections(client.connections)
 
     async def get(self, type: str, id: str) -> Record | None:
-        found = await self._call("HGET", redis_scripts.KEYS[1], _name(type, id))
-        record = None if found is None else _record(type, id, found)
+        found = await self._call("HGET", redis_scripts.KEYS[1], _record_name(type, id))
+        record = None if found is None else _unpack_record(type, id, found)
         return None if record is None or (record.expires is not None and record.expires <= self._clock()) else record
 
     async def put(
@@ -73,20 +73,20 @@ class RedisStore:
         frozen, now = frozen_data(data), self._clock()
         times = struct.pack(">dd", now, NEVER if expires is None else expires)
         score, condition = "" if expires is None else repr(expires), "" if only_if_version is None else only_if_version
-        version = await self._run(redis_scripts.PUT, _name(type, id), times, _to_bytes(frozen), repr(now), score, condition)
+        version = await self._run(redis_scripts.PUT, _record_name(type, id), times, _to_bytes(frozen), repr(now), score, condition)
         if version is None:
             raise VersionConflict(f"the {type} was changed concurrently")
         return Record(type, id, frozen, int(version), now, expires)
 
     async def delete(self, type: str, id: str) -> bool:
-        return bool(await self._run(redis_scripts.DELETE, _name(type, id), repr(self._clock())))
+        return bool(await self._run(redis_scripts.DELETE, _record_name(type, id), repr(self._clock())))
 
     async def page(self, type: str, after: str, limit: int) -> list[Record]:
-        first, end = b"(" + _name(type, after), b"(" + type.encode() + b"\1"
+        first, end = b"(" + _record_name(type, after), b"(" + type.encode() + b"\1"
         if limit <= 0:
             return []
         found = await self._run(redis_scripts.PAGE, first, end, limit, repr(self._clock()))
-        records = [_record(*_type_and_id(name), packed) for name, packed in zip(found[::2], found[1::2], strict=True)]
+        records = [_unpack_record(*_type_and_id(name), packed) for name, packed in zip(found[::2], found[1::2], strict=True)]
         return [record for record in records if record is not None]
 
     async def changes(self, since: int) -> AsyncGenerator[RecordChange]:
@@ -94,13 +94,13 @@ class RedisStore:
             if self._closed:
                 raise BrokerError("the store is closed")
             news = self._news  # whoever wakes us while we ask or hand out must not be missed
-            is_over, told, *found = await self._run(redis_scripts.CHANGES, since, BATCH_SIZE)
-            version = int(told)
-            if is_over:
+            must_resync, reported_version, *found = await self._run(redis_scripts.CHANGES, since, BATCH_SIZE)
+            version = int(reported_version)
+            if must_resync:
                 self._reset_listener_if_behind(version)
                 raise ResyncRequired(version)
             for number, (name, packed) in enumerate(zip(found[::2], found[1::2], strict=True), 1):
-                change = _change(name, packed)
+                change = _unpack_change(name, packed)
                 since = change.version
                 yield change
                 if number % BURST == 0:
@@ -124,8 +124,8 @@ class RedisStore:
 
     async def acquire(self, name: str, ttl: float) -> Lease | None:
         lease = Lease(name, uuid.uuid4().hex)
-        is_ours = await self._run(redis_scripts.ACQUIRE, lease.token, _milliseconds(ttl), keys=(redis_scripts.LEASE + name,))
-        return lease if is_ours else None
+        is_acquired = await self._run(redis_scripts.ACQUIRE, lease.token, _milliseconds(ttl), keys=(redis_scripts.LEASE + name,))
+        return lease if is_acquired else None
 
     async def renew(self, lease: Lease, ttl: float) -> bool:
         return bool(await self._run(redis_scripts.RENEW, lease.token, _milliseconds(ttl), keys=(redis_scripts.LEASE + lease.name,)))
@@ -140,9 +140,9 @@ class RedisStore:
         return limit in (expired, forgotten)
 
     async def clock_skew(self) -> float:
-        asked = self._clock()
-        theirs = float(await self._run(redis_scripts.CLOCK))
-        return (asked + self._clock()) / 2 - theirs
+        started_at = self._clock()
+        server_time = float(await self._run(redis_scripts.CLOCK))
+        return (started_at + self._clock()) / 2 - server_time
 
     async def _wait_for_news(self, version: int, news: asyncio.Event) -> None:
         if self._listener is None:
@@ -158,26 +158,26 @@ class RedisStore:
 
     async def _listen(self) -> None:
         """Wait for changes on one connection for all readers of this process; wakes them also when the server is gone, or another."""
-        waits, life = backoff_delays(0.05), ""
+        backoff, epoch = backoff_delays(0.05), ""
         while True:
             try:
-                if not life:
-                    life, self._notified_version = await self._check_eviction_policy(), 0
+                if not epoch:
+                    epoch, self._notified_version = await self._check_eviction_policy(), 0
                     self._wake_readers()  # what they read may be of a life before this one
                 if found := await self._read_news():
                     self._notified_version = _parse_version(found)
                     self._wake_readers()
-                elif life != (life := await self.server_version()):
+                elif epoch != (epoch := await self.server_version()):
                     self._notified_version = 0  # the new life's versions may be below those of the old one
                     self._wake_readers()
-                waits = backoff_delays(0.05)
+                backoff = backoff_delays(0.05)
             except Exception as error:
                 # Whatever it is: without this loop nobody here would hear of another sign-out.
                 if not isinstance(error, BrokerError):
                     log.exception("reading change notifications failed")
-                life, self._notified_version = "", 0
+                epoch, self._notified_version = "", 0
                 self._wake_readers()  # they ask for themselves, and tell
-                await asyncio.sleep(next(waits))
+                await asyncio.sleep(next(backoff))
 
     async def _check_eviction_policy(self) -> str:
         policy = str(await self._run(redis_scripts.EVICTION_POLICY), "ascii")
@@ -188,7 +188,7 @@ class RedisStore:
     async def _read_news(self) -> Any:
         """Blocking read on a connection of its own: nobody's answer may wait behind it."""
         block, stream = int(BLOCK_SECONDS * 1000), redis_scripts.KEYS[5]
-        with self._errors():
+        with self._translated_errors():
             async with asyncio.timeout(BLOCK_SECONDS + self._deadline):
                 (found,) = await self._client.send([("XREAD", "BLOCK", block, "STREAMS", stream, f"{self._notified_version}-0")])
                 if isinstance(found, RedisError):
@@ -207,12 +207,12 @@ class RedisStore:
 
     async def _call(self, *command: Any) -> Any:
         """Run a command within a deadline; the server's errors as ours."""
-        with self._errors():
+        with self._translated_errors():
             async with asyncio.timeout(self._deadline):
-                return await self._batches.execute(command)
+                return await self._pipeline.execute(command)
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         """Redis errors as BrokerError."""
         try:
             yield
@@ -225,7 +225,7 @@ class RedisStore:
             raise BrokerError(f"kvstore (databroker_storage_connection_string) error: {error}") from error
 
 
-def _name(type: str, id: str) -> bytes:
+def _record_name(type: str, id: str) -> bytes:
     return f"{type}\0{id}".encode()
 
 
@@ -234,7 +234,7 @@ def _type_and_id(name: bytes) -> tuple[str, str]:
     return type, id
 
 
-def _record(type: str, id: str, packed: bytes) -> Record | None:
+def _unpack_record(type: str, id: str, packed: bytes) -> Record | None:
     """The record; None where it was deleted, or can't be read."""
     if len(packed) == redis_scripts.HEADER_BYTES:
         return None
@@ -247,10 +247,10 @@ def _record(type: str, id: str, packed: bytes) -> Record | None:
     return Record(type, id, data, int(version), modified, None if expires == NEVER else expires)
 
 
-def _change(name: bytes, packed: bytes) -> RecordChange:
+def _unpack_change(name: bytes, packed: bytes) -> RecordChange:
     """The change.  What can't be read is told as deleted: no reader may go on with what it had before."""
     type, id = _type_and_id(name)
-    return RecordChange(int(struct.unpack_from(">d", packed)[0]), type, id, _record(type, id, packed))
+    return RecordChange(int(struct.unpack_from(">d", packed)[0]), type, id, _unpack_record(type, id, packed))
 
 
 def _to_bytes(data: Mapping[str, Any]) -> bytes:

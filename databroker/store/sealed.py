@@ -57,7 +57,7 @@ class SealedStore:
 
     def __init__(self, store: StoreBackend, secrets: Sequence[bytes]):
         self._store = store
-        self._checked: Sequence[AESGCM] = ()
+        self._verified_ciphers: Sequence[AESGCM] = ()
         self.rotate_keys(secrets)
         self.delete = store.delete
         self.server_version = store.server_version
@@ -75,14 +75,14 @@ class SealedStore:
     async def get(self, type: str, id: str) -> Record | None:
         await self.verify_key()
         record = await self._store.get(type, id)
-        return None if record is None else self._opened(record)
+        return None if record is None else self._unseal(record)
 
     async def put(
         self, type: str, id: str, data: Mapping[str, Any], *, expires: float | None = None, only_if_version: int | None = None
     ) -> Record:
         frozen = frozen_data(data)
         await self.verify_key()
-        sealed = {"sealed": self._sealed(type, id, frozen)}
+        sealed = {"sealed": self._seal(type, id, frozen)}
         record = await self._store.put(type, id, sealed, expires=expires, only_if_version=only_if_version)
         return replace(record, data=frozen)
 
@@ -90,8 +90,8 @@ class SealedStore:
         """A page.  Goes on behind records that can't be read: an empty page is the end, and must not come before it."""
         await self.verify_key()
         while found := await self._store.page(type, after, limit):
-            if opened := [record for record in map(self._opened, found) if record is not None]:
-                return opened
+            if unsealed := [record for record in map(self._unseal, found) if record is not None]:
+                return unsealed
             after = found[-1].id
         return []
 
@@ -101,7 +101,7 @@ class SealedStore:
         async with aclosing(self._store.changes(since)) as changes:
             async for change in changes:
                 if change.type != KEY_CHECK_TYPE:
-                    yield change if change.record is None else replace(change, record=self._opened(change.record))
+                    yield change if change.record is None else replace(change, record=self._unseal(change.record))
 
     async def reseal(self, type: str, after: str, limit: int) -> ResealResult:
         """Seal one page anew with the first key.
@@ -110,53 +110,53 @@ class SealedStore:
         """
         await self.verify_key()
         found = await self._store.page(type, after, limit)
-        number = lost = 0
+        count = unreadable = 0
         for record in found:
             if self._is_current(record):
                 continue
-            if (opened := self._opened(record)) is None:
-                lost += 1
+            if (unsealed := self._unseal(record)) is None:
+                unreadable += 1
                 continue
-            sealed = {"sealed": self._sealed(type, record.id, opened.data)}
+            sealed = {"sealed": self._seal(type, record.id, unsealed.data)}
             try:
                 await self._store.put(type, record.id, sealed, expires=record.expires, only_if_version=record.version)
             except VersionConflict:
                 continue
-            number += 1
-        return ResealResult(number, lost, found[-1].id if found else None)
+            count += 1
+        return ResealResult(count, unreadable, found[-1].id if found else None)
 
     async def verify_key(self) -> None:
         """UnusableStore where this store was written under other secrets, or in another format."""
-        if (ciphers := self._ciphers) is self._checked:
+        if (ciphers := self._ciphers) is self._verified_ciphers:
             return
         if (record := await self._store.get(KEY_CHECK_TYPE, KEY_CHECK_ID)) is None:
             try:
                 record = await self._store.put(
                     KEY_CHECK_TYPE,
                     KEY_CHECK_ID,
-                    {"sealed": self._sealed(KEY_CHECK_TYPE, KEY_CHECK_ID, {"format": FORMAT})},
+                    {"sealed": self._seal(KEY_CHECK_TYPE, KEY_CHECK_ID, {"format": FORMAT})},
                     only_if_version=0,
                 )
             except VersionConflict:  # another process was first
                 record = await self._store.get(KEY_CHECK_TYPE, KEY_CHECK_ID)
-        if record is None or (checked := _decrypt(ciphers, record)) is None:
+        if record is None or (check_data := _decrypt(ciphers, record)) is None:
             raise InvalidKey(
                 "the store's records were encrypted with another shared_secret. Add that key "
                 "to the list in shared_secret, or use an empty store"
             )
-        if (found := checked.get("format", "before gate 0.2")) != FORMAT:
+        if (found := check_data.get("format", "before gate 0.2")) != FORMAT:
             raise UnsupportedFormat(
                 f"the store's records have another format ({found}; this release has {FORMAT}). "
                 "Use an empty store, in which users sign in again, or the release that wrote them"
             )
-        self._checked = ciphers
+        self._verified_ciphers = ciphers
 
-    def _sealed(self, type: str, id: str, data: Mapping[str, Any]) -> str:
+    def _seal(self, type: str, id: str, data: Mapping[str, Any]) -> str:
         nonce = os.urandom(NONCE_BYTES)
         plain = json.dumps(data, separators=(",", ":")).encode()
-        return to_text(nonce + self._ciphers[0].encrypt(nonce, plain, _associated(type, id)))
+        return to_text(nonce + self._ciphers[0].encrypt(nonce, plain, _associated_data(type, id)))
 
-    def _opened(self, record: Record) -> Record | None:
+    def _unseal(self, record: Record) -> Record | None:
         data = _decrypt(self._ciphers, record)
         if data is None:
             report_unreadable(record.type, record.id, "it can't be decrypted with shared_secret")
@@ -170,12 +170,12 @@ class SealedStore:
 def _decrypt(ciphers: Sequence[AESGCM], record: Record) -> Mapping[str, Any] | None:
     sealed = record.data.get("sealed")
     try:
-        plain = decrypt(ciphers, from_text(sealed if isinstance(sealed, str) else ""), _associated(record.type, record.id))
+        plain = decrypt(ciphers, from_text(sealed if isinstance(sealed, str) else ""), _associated_data(record.type, record.id))
         return frozen_data(json.loads(plain))
     except (SealError, ValueError, TypeError, AttributeError):
         return None
 
 
-def _associated(type: str, id: str) -> bytes:
+def _associated_data(type: str, id: str) -> bytes:
     """Associated data of type and id, length in front, so that no part of one can pass for a part of the other."""
     return f"{len(type)}:{type}{id}".encode()

@@ -16,11 +16,11 @@ _MOMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")
 
 
 @register.filter
-def times(shown: datetime | str) -> SafeString:
+def times(value: datetime | str) -> SafeString:
     """A datetime as a time; or a text in which each moment is one."""
-    if isinstance(shown, datetime):
-        return time_element(shown)
-    parts = _MOMENT.split(shown)
+    if isinstance(value, datetime):
+        return time_element(value)
+    parts = _MOMENT.split(value)
     return format_html_join(
         "", "{}", ((time_element(datetime.fromisoformat(part)) if index % 2 else part,) for index, part in enumerate(parts))
     )
