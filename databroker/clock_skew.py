@@ -14,7 +14,7 @@ log = structlog.get_logger(__name__)
 POLL_INTERVAL = 10.0  # seconds
 # Less than what answers to questions take and clocks without a fault differ by.
 MAX_SKEW_SECONDS = 5.0
-LOG_EVERY = 60  # looks until a difference that lasts is said again
+POLLS_PER_LOG = 60  # looks until a difference that lasts is said again
 
 
 class ClockSkewMonitor:
@@ -40,7 +40,7 @@ class ClockSkewMonitor:
                 log.info("clock skew resolved")
             self._polls_over_limit = 0
             return
-        if self._polls_over_limit % LOG_EVERY == 0:
+        if self._polls_over_limit % POLLS_PER_LOG == 0:
             log.error("clock skew exceeds limit", seconds_ahead=round(skew, 1))
         self._polls_over_limit += 1
 

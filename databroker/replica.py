@@ -24,11 +24,11 @@ log = structlog.get_logger(__name__)
 
 MAX_SESSIONS = 100_000  # and as many users, directory users and groups
 # So late at most does it see that a broker is back: until then records that were changed meanwhile may still be served.
-MAX_WAIT = 1.0
+MAX_BACKOFF = 1.0
 # Silence is no sign of life: so often at most is asked whether the copy is right, three times within the staleness.
 POLL_INTERVAL = 5.0
 # Less silence than this is no loss, whatever the staleness.
-SHORTEST_SILENCE = 3.0
+MIN_SILENCE = 3.0
 
 
 class Unknown(Enum):
@@ -44,7 +44,7 @@ UNKNOWN: Final = Unknown.UNKNOWN
 # What callbacks get when anything may have changed: drop whatever was derived from records.
 EVERYTHING: Final = RecordChange(0, "", "", None)
 
-SEEN_AT_ONCE: Final = frozenset({SESSION, SERVICE_ACCOUNT})
+ABSENCE_NOT_CACHED: Final = frozenset({SESSION, SERVICE_ACCOUNT})
 
 type_and_id = tuple[str, str]
 
@@ -67,16 +67,16 @@ class Replica:
         types: tuple[str, ...] = (SESSION, USER, DIRECTORY_USER, DIRECTORY_GROUP, SERVICE_ACCOUNT, ACCESS_GRANT),
         *,
         max_records: int = MAX_SESSIONS,
-        first_wait: float = 0.1,
+        initial_backoff: float = 0.1,
         staleness: float = 0.0,
-        shortest_silence: float = SHORTEST_SILENCE,
+        min_silence: float = MIN_SILENCE,
         clock: Callable[[], float] = time.time,
     ):
         self._client = client
         self._types = frozenset(types)
-        self._initial_backoff = first_wait
+        self._initial_backoff = initial_backoff
         self.staleness = staleness
-        self._min_silence = shortest_silence
+        self._min_silence = min_silence
         self._clock = clock
         self._writes = ChangeCounter()
         self._cache = {type: RecordCache(type, max_records, self._writes) for type in types}
@@ -90,7 +90,7 @@ class Replica:
         self._advanced = asyncio.Event()
         self.health = HealthTracker(clock)  # of the change stream
         # Grows whenever the cache is cleared: another server may number its changes from the beginning.
-        self.life = 0
+        self.generation = 0
 
     @property
     def seen(self) -> str:
@@ -168,7 +168,7 @@ class Replica:
 
     async def run(self) -> None:
         """Follow the change stream forever."""
-        backoff = backoff_delays(self._initial_backoff, MAX_WAIT)
+        backoff = backoff_delays(self._initial_backoff, MAX_BACKOFF)
         poller = spawn(self._poll_forever(), name="is the replica right")
         try:
             while True:
@@ -177,7 +177,7 @@ class Replica:
                         await self._follow()
                 except (BrokerError, TimeoutError) as error:
                     if self._is_following:
-                        backoff = backoff_delays(self._initial_backoff, MAX_WAIT)
+                        backoff = backoff_delays(self._initial_backoff, MAX_BACKOFF)
                         self._on_lost_stream()
                     reason = str(error) or "timeout"
                     self.health.mark_down(reason)
@@ -194,13 +194,13 @@ class Replica:
         while True:
             max_silence = max(self.staleness, self._min_silence)
             await asyncio.sleep(min(max_silence / 3, POLL_INTERVAL))
-            started_at, generation = asyncio.get_running_loop().time(), self.life
+            started_at, generation = asyncio.get_running_loop().time(), self.generation
             with suppress(BrokerError, TimeoutError):
                 async with asyncio.timeout(max_silence):
                     version = await current_version(self._client)
-                    while self._is_following and self.life == generation and self._position < version:
+                    while self._is_following and self.generation == generation and self._position < version:
                         await self._advanced.wait()
-                if self._is_following and self.life == generation:
+                if self._is_following and self.generation == generation:
                     self._confirm_current(started_at)
 
     def _confirm_current(self, moment: float) -> None:
@@ -255,7 +255,7 @@ class Replica:
         return record
 
     def _store(self, key: type_and_id, record: Record | None) -> None:
-        if not self._is_following or key[0] not in self._types or (record is None and key[0] in SEEN_AT_ONCE):
+        if not self._is_following or key[0] not in self._types or (record is None and key[0] in ABSENCE_NOT_CACHED):
             return
         self._cache[key[0]].put(key[1], record)
 
@@ -296,7 +296,7 @@ class Replica:
             self._staleness_timer = None
         self._advanced.set()
         self._advanced = asyncio.Event()
-        self.life += 1
+        self.generation += 1
         for cache in self._cache.values():
             cache.clear()
         self._fetches.clear()

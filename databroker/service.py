@@ -46,8 +46,8 @@ class DataBrokerService:
         staleness: float = 0.0,
         has_replica: bool = True,
         has_tables: bool = True,
-        tells_activity: bool | None = None,
-        counted: ProviderClaims | None = None,
+        writes_last_seen: bool | None = None,
+        provider_claims: ProviderClaims | None = None,
     ):
         """The records are in `store`, or `remote`: then another process clears the expired ones away.
 
@@ -57,22 +57,22 @@ class DataBrokerService:
         """
         self._has_replica = has_replica
         self._has_tables = has_tables
-        self._tells_activity = has_tables if tells_activity is None else tells_activity
+        self._writes_last_seen = has_tables if writes_last_seen is None else writes_last_seen
         self._sweep_interval = sweep_interval
         self._store = store
         client = _client(store, remote)
         self.replica = Replica(client, clock=clock, staleness=staleness)
         self.client: BrokerClient = InvalidatingBroker(client, self.replica.forget)
         self.activity = last_seen.LastSeenBuffer(rows.write_last_seen, clock=clock, interval=activity_interval)
-        self._projection = Projection(self.client, counted)
+        self._projection = Projection(self.client, provider_claims)
         self._projection_task: asyncio.Task[None] | None = None
         self._skew_monitor = ClockSkewMonitor()
         self._tasks: list[asyncio.Task[None]] = []
 
-    def reconfigure(self, secrets: Sequence[bytes], staleness: float, counted: ProviderClaims | None = None) -> None:
+    def reconfigure(self, secrets: Sequence[bytes], staleness: float, provider_claims: ProviderClaims | None = None) -> None:
         """Take over a new `shared_secret`, `session_staleness`, or what counts of providers' words: by that the tables are made anew."""
-        if counted != self._projection.provider_claims:
-            self._projection.provider_claims = counted
+        if provider_claims != self._projection.provider_claims:
+            self._projection.provider_claims = provider_claims
             if self._projection_task is not None:
                 self._projection_task.cancel()
                 self._start_projection()
@@ -86,7 +86,7 @@ class DataBrokerService:
         if self._has_tables:
             self._start_projection()
         metrics.sessions_cached.set_function(lambda: self.replica.count(SESSION))
-        if self._tells_activity:
+        if self._writes_last_seen:
             self._tasks.append(spawn(self.activity.run(), name="last seen"))
         if (store := self._store) is not None:
             work = run_elected(store, "sweep of expired records", lambda: self._sweep(store))

@@ -53,12 +53,12 @@ class ServiceAccountLoader:
         return known.identity
 
     def _is_current(self, name: str, known: _LoadedAccount) -> bool:
-        is_account_current = known.life == self._replica.life and known.version == self._replica.version(SERVICE_ACCOUNT, name)
+        is_account_current = known.life == self._replica.generation and known.version == self._replica.version(SERVICE_ACCOUNT, name)
         return is_account_current and all(version == self._replica.version(SERVICE_ACCOUNT, creator) for creator, version in known.creators)
 
     async def _load(self, name: str, now: float) -> _LoadedAccount | InvalidToken:
         self._known.pop(name, None)
-        life = self._replica.life
+        life = self._replica.generation
         read = await _read(name, self._replica.get, now)
         if isinstance(read, InvalidToken):
             return read

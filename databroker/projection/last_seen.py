@@ -19,7 +19,7 @@ MAX_TIME_SHARE = 1 / 30
 MAX_INTERVAL = 60.0
 MAX_SESSIONS = 100_000
 # A session's row comes a moment after the session; what has none after this many seconds has ended.
-MAX_WAIT = 2 * MAX_INTERVAL
+MAX_ROW_WAIT = 2 * MAX_INTERVAL
 
 # Who comes with a token of a provider has no session, and no row.
 SKIPPED_PREFIX = "bearer/"
@@ -75,7 +75,7 @@ class LastSeenBuffer:
             unwritten = await sync_to_async(self._write)(seen)
         except BrokerError as error:
             log.warning("saving session activity failed", reason=str(error))
-        oldest = self._clock() - MAX_WAIT
+        oldest = self._clock() - MAX_ROW_WAIT
         for id in unwritten:
             if seen[id][0] > oldest and id not in self._seen:
                 self.record(id, *seen[id])

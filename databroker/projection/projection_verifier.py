@@ -20,8 +20,8 @@ class ProjectionVerifier:
     """Check of all tables.  `records` counts those read, by table; `wrong` holds (table, id) of rows that are not as their records."""
 
     client: BrokerClient
-    counted: ProviderClaims | None = None
-    settles: float = SETTLE_SECONDS
+    provider_claims: ProviderClaims | None = None
+    settle_seconds: float = SETTLE_SECONDS
     records: dict[type[models.Model], int] = field(default_factory=dict)
     mismatches: RowKeys = field(default_factory=set)
 
@@ -34,18 +34,18 @@ class ProjectionVerifier:
         for model in TYPES:
             suspects |= await self._compare(model)
         if suspects:
-            await asyncio.sleep(self.settles)
+            await asyncio.sleep(self.settle_seconds)
         self.mismatches = await self._recheck(suspects)
 
     async def repair(self) -> None:
         """Write what was found wrong; what is wrong still, because it can't be written, stays in `wrong`."""
         for part in _parts(self.mismatches):
-            await sync_to_async(rows.write)(await build_batch(self.client, part, self.counted))
+            await sync_to_async(rows.write)(await build_batch(self.client, part, self.provider_claims))
         self.mismatches = await self._recheck(self.mismatches)
 
     async def _compare(self, model: type[models.Model]) -> RowKeys:
         found, ids = set[tuple[type[models.Model], str]](), set[str]()
-        async for batch in build_batches(self.client, model, self.counted, ids):
+        async for batch in build_batches(self.client, model, self.provider_claims, ids):
             found |= await sync_to_async(rows.find_differences)(batch)
         self.records[model] = len(ids)
         after = ""
@@ -57,7 +57,7 @@ class ProjectionVerifier:
     async def _recheck(self, suspects: RowKeys) -> RowKeys:
         mismatches = set[tuple[type[models.Model], str]]()
         for part in _parts(suspects):
-            mismatches |= await sync_to_async(rows.find_differences)(await build_batch(self.client, part, self.counted))
+            mismatches |= await sync_to_async(rows.find_differences)(await build_batch(self.client, part, self.provider_claims))
         return mismatches
 
 

@@ -104,8 +104,8 @@ class Runtime:
             staleness=self.options.session_staleness.total_seconds(),
             has_replica=self.options.services != "databroker",
             has_tables=self.peers.is_primary and self.options.services in AUTHENTICATE_ROLES,
-            tells_activity=self.options.has_admin_reader,
-            counted=ProviderClaims.from_options(self.options),
+            writes_last_seen=self.options.has_admin_reader,
+            provider_claims=ProviderClaims.from_options(self.options),
         )
         decisions = DecisionLog(persistence.write_entries, clock=self.clock)
         self._resources = SharedResources(decisions, on_session_activity=self.databroker.activity.record, broker=self.databroker.client)

@@ -27,7 +27,7 @@ class World:
 
     def __init__(self, store: StoreBackend):
         self.store = store
-        self.replica = Replica(store, max_records=ROOM, first_wait=0.01)
+        self.replica = Replica(store, max_records=ROOM, initial_backoff=0.01)
 
     def held(self, type: str, ids: list[str]) -> list[str]:
         return [id for id in ids if self.replica.peek(type, id) is not UNKNOWN]
@@ -128,7 +128,7 @@ async def test_the_admins_tables_follow_and_start_over_with_a_server_that_lost_i
     await rows(Session, [])  # the tables are in SQLite, and this thread's connection is made before another is chosen for the store
     store = request.getfixturevalue(kind)(time.time)
     await store.put(SESSION, "before", {"user_id": "oidc/alice"})
-    running = asyncio.create_task(Projection(store, pause=0.005, first_wait=0.01).run())
+    running = asyncio.create_task(Projection(store, pause=0.005, initial_backoff=0.01).run())
     try:
         await rows(Session, ["before"])
         await store.put(SESSION, "later", {"user_id": "oidc/alice"})
@@ -159,7 +159,7 @@ async def test_claim_groups_follow_each_sign_in(kind: str, request: pytest.Fixtu
     await rows(Group, [])
     store = request.getfixturevalue(kind)(time.time)
     await signs_in("alice", "engineering", "staff")
-    running = asyncio.create_task(Projection(store, CLAIM, pause=0.005, first_wait=0.01).run())
+    running = asyncio.create_task(Projection(store, CLAIM, pause=0.005, initial_backoff=0.01).run())
     try:
         await rows(Group, ["engineering", "staff"])
         await signs_in("bob", "sales", "staff")

@@ -36,7 +36,7 @@ inherited.without(
 )
 
 in_admin = door("databroker.admin.service_account_admin", "unit/databroker/admin/test_service_account_admin.py")
-in_admin.without("an administrator sees a secret as the person they are", "_eyes", returns("()"))
+in_admin.without("an administrator sees a secret as the person they are", "_secret_viewers", returns("()"))
 
 sessions = door("authenticate.api.sessions_api", "unit/authenticate/api/test_sessions_api.py")
 sessions.without(

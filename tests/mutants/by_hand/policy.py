@@ -330,7 +330,7 @@ access_requests.without(
     "to ask and withdraw is a flood as well",
     "AccessRequestStore._free_slots",
     replaced(
-        "(held := _from_record(record)).request.state == CLOSED or held.request.expires_at > self._clock()",
+        "(stored := _from_record(record)).request.state == CLOSED or stored.request.expires_at > self._clock()",
         "_from_record(record).request.state != CLOSED",
     ),
 )

@@ -110,12 +110,14 @@ targets = door("authenticate.redirect_targets", "unit/authenticate/test_redirect
 targets.without("a backslash is no slash", "_URL", in_text(r"\[\]-", ""))
 
 records = door("databroker.store.sealed", "unit/databroker/store/test_sealed.py")
-records.without("a record opens in its own place only", "_associated", returns('b""'))
-records.without("type and id do not run into each other", "_associated", returns('f"{type}{id}".encode()'))
+records.without("a record opens in its own place only", "_associated_data", returns('b""'))
+records.without("type and id do not run into each other", "_associated_data", returns('f"{type}{id}".encode()'))
 records.without(
     "a reload brings no wrong secret in",
     "SealedStore.verify_key",
-    replaced("if (ciphers := self._ciphers) is self._checked: ...", "ciphers = self._ciphers\nif self._checked:\n    return"),
+    replaced(
+        "if (ciphers := self._ciphers) is self._verified_ciphers: ...", "ciphers = self._ciphers\nif self._verified_ciphers:\n    return"
+    ),
 )
 records.without("resealing loses no write", "SealedStore.reseal", omits("only_if_version"))
 
@@ -159,10 +161,10 @@ elected.without(
 replica = door("databroker.replica", "unit/databroker/test_replica.py")
 replica.without(
     "what is cached grows too old",
-    "Replica._confirm",
+    "Replica._confirm_current",
     replaced(
-        "asyncio.get_running_loop().call_at(ends, self._drop_if_stale)",
-        "asyncio.get_running_loop().call_at(ends + 10**6, self._drop_if_stale)",
+        "asyncio.get_running_loop().call_at(expires_at, self._drop_if_stale)",
+        "asyncio.get_running_loop().call_at(expires_at + 10**6, self._drop_if_stale)",
     ),
 )
 replica.without("a stale copy answers no client that has seen more", "Replica.catch_up", replaced("self.is_serving", "self._is_following"))
@@ -176,16 +178,16 @@ replica.without("a record ends while the stream is lost, too", "Replica.peek", r
 replica.without(
     "a server that restarts behind an unbroken line is known by its new version",
     "Replica._follow",
-    replaced("server_version, position = await self._client.server_version(), FROM_START\ncontinue", "position = ANEW\ncontinue"),
+    replaced("server_version, position = await self._client.server_version(), FROM_START\ncontinue", "position = FROM_START\ncontinue"),
 )
 
 threads = door("databroker.store.database_threads", "unit/databroker/store/test_database_threads.py")
 threads.without(
     "what was given up before it began is never done",
-    "DatabaseExecutor._begin",
+    "DatabaseExecutor._prepare_connection",
     replaced("raise OperationalError(...)", 'OperationalError("it was reached too late")'),
 )
 
 rotation = door("databroker.store.sealed", "unit/databroker/store/test_sealed.py")
-rotation.without("records are sealed with the first key", "SealedStore._sealed", replaced("self._ciphers[0]", "self._ciphers[-1]"))
-rotation.without("an old key opens", "SealedStore._opened", replaced("self._ciphers", "self._ciphers[:1]"))
+rotation.without("records are sealed with the first key", "SealedStore._seal", replaced("self._ciphers[0]", "self._ciphers[-1]"))
+rotation.without("an old key opens", "SealedStore._unseal", replaced("self._ciphers", "self._ciphers[:1]"))

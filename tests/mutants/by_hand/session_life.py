@@ -84,7 +84,7 @@ records.without(
     replaced("return 0.0", "return issued if said is None else 0.0"),
 )
 records.without(
-    "auth_time is never after the session's start", "auth_time_in", replaced("min(max(float(said), 0.0), issued)", "float(said)")
+    "auth_time is never after the session's start", "auth_time_in", replaced("min(max(float(value), 0.0), issued_at)", "float(value)")
 )
 
 renewal = door("authenticate.session.refresh_grant", "unit/authenticate/session/test_refresh_grant.py")

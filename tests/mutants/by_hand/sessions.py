@@ -9,7 +9,7 @@ replica.without(
     "Replica.version",
     replaced("cache.version(id, self._clock())", "cache.peek_version(id)"),
 )
-replica.without("a new service account is seen at once", "SEEN_AT_ONCE", constant("frozenset({SESSION})"))
+replica.without("a new service account is seen at once", "ABSENCE_NOT_CACHED", constant("frozenset({SESSION})"))
 
 streams = door("proxy.planes.open_streams", "unit/proxy/planes/test_open_streams.py")
 streams.without(
@@ -86,7 +86,7 @@ together.without(
 together.without(
     "an end that failed halfway can be asked for again",
     "end_sessions",
-    replaced("([id for id in earlier if id not in chosen], chosen)", "(chosen, [id for id in earlier if id not in chosen])"),
+    replaced("([id for id in superseded if id not in chosen], chosen)", "(chosen, [id for id in superseded if id not in chosen])"),
 )
 at_the_provider = door("authenticate.session.provider_initiated_logout", "unit/authenticate/test_endings.py")
 at_the_provider.without(
@@ -120,7 +120,7 @@ rows.without("no token reaches the tables", "add_session", in_text("user_agent",
 
 claims = door("databroker.claims", "unit/databroker/test_claims.py")
 claims.without("other entries of a list are kept", "_values", replaced("PartialValues(comparable)", "ListedValues(comparable)"))
-claims.without("a claim of null is not missing", "_values", replaced("NullValues() if _is_nothing(value) else PartialValues()", "()"))
+claims.without("a claim of null is not missing", "_values", replaced("NullValues() if _is_empty(value) else PartialValues()", "()"))
 claims.without("a name with a dot is no path", "_path_part", replaced('tail.replace("\\\\", r"\\\\").replace(".", r"\\.")', "tail"))
 
 models = door("databroker.models", "unit/databroker/projection/test_rows.py")
@@ -128,7 +128,7 @@ models.without("rows of records are not deleted beside the broker", "ProjectionQ
 models.without("rows of records are not changed beside the broker", "ProjectionQuerySet.update", returns("super().update(**values)"))
 models.without("a row of a record is not saved", "ProjectedRecord.save_base", returns("super().save_base(*arguments, **options)"))
 table_check = door("databroker.projection.projection_verifier", "integration/test_checkbroker.py")
-table_check.without("rows that no record has are found", "ProjectionVerifier._compared", never("id not in ids"))
+table_check.without("rows that no record has are found", "ProjectionVerifier._compare", never("id not in ids"))
 ended_by_command = door("gateproject.management.commands.endsessions", "integration/test_endsessions.py")
 ended_by_command.without(
     "an ending by command is logged first", "_end", skips("await asyncio.to_thread(record_command, command_line_user(), action, id, model)")

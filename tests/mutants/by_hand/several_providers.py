@@ -21,7 +21,7 @@ loader.without(
 )
 
 own = door("databroker.provider_scope", "unit/databroker/test_provider_scope.py")
-own.without("a directory's groups are its own", "ProviderScopedBroker._stored", replaced("self._prefix + id", "id"))
+own.without("a directory's groups are its own", "ProviderScopedBroker._to_stored_id", replaced("self._prefix + id", "id"))
 own.without("no directory waits for another", "ProviderScopedBroker.acquire", replaced("f\"{name} of {self._prefix.rstrip('/')}\"", "name"))
 
 pushed = door("authenticate.scim.scim_directory", "unit/authenticate/views/test_several_scim.py")
@@ -49,10 +49,10 @@ loaded.without(
 rows = door("databroker.projection.rows", "unit/databroker/projection/test_rows.py")
 rows.without(
     "part of an address is another address",
-    "_addresses",
-    replaced("counted.verified_email(id, said) == signed_in_with", "counted.verified_email(id, said)"),
+    "_select_addresses",
+    replaced("provider_claims.verified_email(id, user_data) == signed_in_with", "provider_claims.verified_email(id, user_data)"),
 )
-rows.without("no name in the tables passes for an address", "add_user", replaced("display_name(...)", '_text(said, "name", 255)'))
+rows.without("no name in the tables passes for an address", "add_user", replaced("display_name(...)", '_text(user_data, "name", 255)'))
 logged = door("databroker.audit_log", "unit/databroker/test_audit_log.py")
 logged.without(
     "the audit log names no user username another's address", "name_in_claims", replaced("verified_email(...)", 'claims.get("email", "")')

@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from databroker.clock_skew import LOG_EVERY, MAX_SKEW_SECONDS, ClockSkewMonitor
+from databroker.clock_skew import POLLS_PER_LOG, MAX_SKEW_SECONDS, ClockSkewMonitor
 from foundation.telemetry import metrics
 
 DIFFERS = "clock skew exceeds limit"
@@ -22,7 +22,7 @@ def test_clock_skew_is_reported_and_measured(skew: float) -> None:
     watch = ClockSkewMonitor()
     assert reported(watch, 0.3, skew, skew) == [(DIFFERS, round(skew, 1))]
     assert metrics.clock_skew._value.get() == skew
-    assert reported(watch, *[skew] * LOG_EVERY) == [(DIFFERS, round(skew, 1))]
+    assert reported(watch, *[skew] * POLLS_PER_LOG) == [(DIFFERS, round(skew, 1))]
     assert reported(watch, 0.3, 0.3) == [(AGREES, 0.0)]
 
 

@@ -78,7 +78,7 @@ def test_what_was_opened_is_at_hand_until_it_changes() -> None:
     assert third == first
     assert third is not first, "another life may have other data of the same version"
     held.clear()
-    assert held._opened == {}
+    assert held._decoded == {}
 
 
 def test_not_much_is_open_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_not_much_is_open_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     held = packed(*(record(id) for id in "abc"))
     for id in "abca":
         held.get(id)
-    assert list(held._opened) == ["c", "a"]
+    assert list(held._decoded) == ["c", "a"]
 
 
 def test_names_and_the_texts_of_lists_are_one_object_for_all() -> None:
@@ -148,7 +148,7 @@ def test_of_many_a_hundredth_makes_room_at_once() -> None:
 def test_it_weighs_a_third() -> None:
     """Of the texts in it, names and groups are shared; what is its own is its id."""
     data = {"user_id": "oidc/1", "claims": {f"claim {number}": f"value {number}" for number in range(10)}, "issued": NOW, "expires": NOW}
-    (one,) = packed(record(**data))._held.values()
+    (one,) = packed(record(**data))._entries.values()
     plain = record(**data)
     weight = sum(map(sys.getsizeof, (plain, plain.data, plain.data["claims"], *plain.data["claims"].values())))
     assert one is not None
@@ -170,7 +170,7 @@ def test_records_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_large_record_is_parsed_each_time() -> None:
     held = packed(record("a", claims="x" * 100_000))
     assert held.get("a") == record("a", claims="x" * 100_000)
-    assert held._opened == {}
+    assert held._decoded == {}
 
 
 def test_each_change_of_what_is_held_is_a_write_and_no_look_is() -> None:

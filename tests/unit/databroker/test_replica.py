@@ -22,7 +22,7 @@ class World:
         self.now = NOW
         self.store = MemoryStore(lambda: self.now, remembered_changes=settings.pop("remembered_changes", 100))
         self.line = DisturbedBroker(self.store)
-        self.replica = Replica(self.line, first_wait=0.001, clock=lambda: self.now, **settings)
+        self.replica = Replica(self.line, initial_backoff=0.001, clock=lambda: self.now, **settings)
         self.received = []
         self.replica.on_change(self.received.append)
 
@@ -200,7 +200,7 @@ async def test_a_version_is_that_of_the_record_which_would_be_found(world):
 async def test_versions_of_two_lives_are_not_mistaken_for_each_other(world):
     await world.store.put(SESSION, "a", {"n": 1})
     await world.replica.get(SESSION, "a")
-    before = world.replica.life, world.replica.version(SESSION, "a")
+    before = world.replica.generation, world.replica.version(SESSION, "a")
     other = MemoryStore(lambda: NOW)
     await other.put(SESSION, "a", {"n": 2})
     world.line.cut()
@@ -209,7 +209,7 @@ async def test_versions_of_two_lives_are_not_mistaken_for_each_other(world):
     await world.until(lambda: world.replica._is_following)
     assert (await world.replica.get(SESSION, "a")).data == {"n": 2}
     assert world.replica.version(SESSION, "a") == before[1]
-    assert world.replica.life != before[0]
+    assert world.replica.generation != before[0]
 
 
 async def test_callbacks_receive_each_change_of_followed_types(world):
@@ -255,7 +255,7 @@ async def test_what_was_cached_is_served_while_the_broker_is_away_and_nothing_el
     assert world.received.count(EVERYTHING) == 1
 
 
-@pytest.mark.parametrize("world", [{"staleness": staleness, "shortest_silence": 0.3} for staleness in (0.0, 0.3)], indirect=True)
+@pytest.mark.parametrize("world", [{"staleness": staleness, "min_silence": 0.3} for staleness in (0.0, 0.3)], indirect=True)
 async def test_a_line_that_goes_silent_is_no_sign_that_all_is_well(world):
     """No error reports the loss, so only the time of the broker's last message counts."""
     await world.store.put(SESSION, "a", {})
@@ -271,18 +271,18 @@ async def test_a_line_that_goes_silent_is_no_sign_that_all_is_well(world):
     assert await world.replica.get(SESSION, "a") is None
 
 
-@pytest.mark.parametrize("world", [{"staleness": 1.0, "shortest_silence": 1.0}], indirect=True)
+@pytest.mark.parametrize("world", [{"staleness": 1.0, "min_silence": 1.0}], indirect=True)
 async def test_connected_follower_is_current_however_idle(world):
     await world.store.put(SESSION, "a", {})
     assert await world.replica.get(SESSION, "a")
-    life, count = world.replica.life, len(world.received)
-    end = world.replica._end_of_staleness.when() + 2.0
-    await world.until(lambda: world.replica._end_of_staleness.when() > end)
+    life, count = world.replica.generation, len(world.received)
+    end = world.replica._staleness_timer.when() + 2.0
+    await world.until(lambda: world.replica._staleness_timer.when() > end)
     assert world.replica.peek(SESSION, "a")
-    assert (world.replica.life, len(world.received)) == (life, count)
+    assert (world.replica.generation, len(world.received)) == (life, count)
 
 
-@pytest.mark.parametrize("world", [{"staleness": 0.05, "shortest_silence": 0.05}], indirect=True)
+@pytest.mark.parametrize("world", [{"staleness": 0.05, "min_silence": 0.05}], indirect=True)
 async def test_what_was_cached_grows_too_old(world):
     await world.store.put(SESSION, "a", {})
     assert await world.replica.get(SESSION, "a")

@@ -68,7 +68,7 @@ async def test_changed_groups_claim_rebuilds_tables():
 
     store = MemoryStore()
     await store.put(USER, "oidc/1", {"claims": {"groups": ["a"], "roles": ["b"]}, "issuer": "https://idp.example.com"})
-    service = DataBrokerService(store, counted=claim("groups"))
+    service = DataBrokerService(store, provider_claims=claim("groups"))
     service.reconfigure([], 0.0, claim("groups"))  # a reload before the start
     await service.start()
     try:

@@ -227,7 +227,7 @@ async def test_an_account_of_another_server_is_another_though_its_version_is_the
     for store, token in zip(stores, tokens, strict=True):
         await store.put(SERVICE_ACCOUNT, "ci", ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_token(token)).to_data())
     line = DisturbedBroker(stores[0])
-    replica = Replica(line, first_wait=0.001, clock=lambda: NOW)
+    replica = Replica(line, initial_backoff=0.001, clock=lambda: NOW)
     loader, following = ServiceAccountLoader(replica), spawn(replica.run(), name="replica of a test")
     try:
         await settled()

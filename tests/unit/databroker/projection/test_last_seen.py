@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from databroker.projection.last_seen import INTERVAL, MAX_INTERVAL, MAX_TIME_SHARE, MAX_WAIT, LastSeenBuffer, next_interval
+from databroker.projection.last_seen import INTERVAL, MAX_INTERVAL, MAX_ROW_WAIT, MAX_TIME_SHARE, LastSeenBuffer, next_interval
 from foundation.errors import BrokerError
 from tests.support.clock import NOW
 from tests.support.eventually import eventually
@@ -62,7 +62,7 @@ async def test_a_session_that_never_gets_a_row_is_forgotten(clock):
     table = Table()
     activity = LastSeenBuffer(table.write, clock=clock)
     activity.record("a", NOW, "a.example.com")
-    clock.now += MAX_WAIT
+    clock.now += MAX_ROW_WAIT
     await activity.flush()
     assert repr(activity) == "<Activity 0 to write>"
 
@@ -98,7 +98,7 @@ async def test_a_database_in_trouble_loses_nothing(clock):
 
 async def test_memory_is_bounded_and_known_sessions_stay_current(clock):
     table = Table("0", "99")
-    activity = LastSeenBuffer(table.write, clock=clock, most_sessions=10)
+    activity = LastSeenBuffer(table.write, clock=clock, max_sessions=10)
     for number in range(100):
         activity.record(str(number), NOW, "a.example.com")
     activity.record("0", NOW + 1, "b.example.com")
@@ -108,7 +108,7 @@ async def test_memory_is_bounded_and_known_sessions_stay_current(clock):
 
 
 async def test_what_waits_counts_for_the_bound_too(clock):
-    activity = LastSeenBuffer(Table().write, clock=clock, most_sessions=10)
+    activity = LastSeenBuffer(Table().write, clock=clock, max_sessions=10)
     for number in range(8):
         activity.record(str(number), NOW, "a.example.com")
     await activity.flush()
@@ -131,7 +131,7 @@ def test_the_longer_it_has_written_the_longer_it_waits():
     assert next_interval(0.5, INTERVAL) == pytest.approx(15)
     assert next_interval(10, INTERVAL) == MAX_INTERVAL
     # An entry that waits for its row is retried at least once.
-    assert MAX_WAIT > MAX_INTERVAL
+    assert MAX_ROW_WAIT > MAX_INTERVAL
 
 
 async def test_a_writing_that_takes_long_is_followed_by_a_long_pause():

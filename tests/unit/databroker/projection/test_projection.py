@@ -35,7 +35,7 @@ def ids(model) -> Callable[[], list[str]]:
 
 @asynccontextmanager
 async def following(client):
-    running = asyncio.create_task(Projection(client, pause=0.002, first_wait=0.005).run())
+    running = asyncio.create_task(Projection(client, pause=0.002, initial_backoff=0.005).run())
     yield running
     running.cancel()
     await asyncio.wait({running})
@@ -175,7 +175,7 @@ async def test_a_database_in_trouble_is_tried_again():
 
     store = MemoryStore()
     with capture_logs() as started:
-        running = asyncio.create_task(Projection(DisturbedBroker(store), pause=0.002, first_wait=0.005).run())
+        running = asyncio.create_task(Projection(DisturbedBroker(store), pause=0.002, initial_backoff=0.005).run())
         await eventually(lambda: started)
     try:
         await in_database(lambda: rename("databroker_session", "away"))

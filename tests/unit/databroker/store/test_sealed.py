@@ -113,7 +113,7 @@ async def test_another_secret_is_an_error_before_anything_is_read_or_written(inn
 @pytest.mark.parametrize("written", [{}, {"format": 2}, {"format": 4}])
 async def test_records_of_another_format_are_neither_read_nor_written(inner: MemoryStore, written: dict[str, int]) -> None:
     store = SealedStore(inner, [OLD])
-    await inner.put(KEY_CHECK_TYPE, KEY_CHECK_ID, {"sealed": store._sealed(KEY_CHECK_TYPE, KEY_CHECK_ID, written)})
+    await inner.put(KEY_CHECK_TYPE, KEY_CHECK_ID, {"sealed": store._seal(KEY_CHECK_TYPE, KEY_CHECK_ID, written)})
     for call in (store.get(SESSION, "a"), store.put(SESSION, "a", {}), store.verify_key()):
         with pytest.raises(UnsupportedFormat):
             await call
