@@ -1,4 +1,4 @@
-"""Django app of the data broker: its models are the relational view that the admin reads."""
+"""Django app of the data broker; its models are the tables of the admin and of the store `database`."""
 
 from django.apps import AppConfig
 

@@ -1,4 +1,4 @@
-"""Audit log: each action is a row that the admin shows and nobody can change there, and a line in the log."""
+"""Audit log: each action is an append-only row that the admin displays, and a log event."""
 
 import csv
 import re
@@ -32,15 +32,15 @@ Providers: TypeAlias = Mapping[str, ProviderConfig]
 SCIM_ACTOR = "the provider (SCIM)"
 # Key of Django's session for the id of the user who entered the admin by single sign-on.
 USER_ID_KEY = "gate_user"
-# At the beginning of a cell, or of another one where a spreadsheet splits at semicolons, tabs or lines, quotes or no quotes.
+# Start of a formula in a cell, or after a semicolon, tab or line break, because some spreadsheets split cells there, even in quotes.
 _FORMULA = re.compile(r"""(^|[;\t\r\n])(?=[\s"']*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r])""")
-# Anybody who is signed in can knock at the admin's door as often as they like; their row is written once in this time.
+# Any signed-in user can request the admin repeatedly; each refusal is written at most once in this time.
 ANONYMOUS_INTERVAL = timedelta(minutes=1)
 AUDIT_COLUMNS = ("occurred_at", "actor", "actor_kind", "actor_id", "client_address", "action", "object_type", "object_id", "object_repr")
 
 
 class AuditAction(StrEnum):
-    """Action as the audit log names it, recorded before it is taken; `failure` is recorded where it then fails."""
+    """Action in the audit log, recorded before it is performed; `failure` is recorded if it then fails."""
 
     failure: str
 
@@ -66,7 +66,7 @@ class AuditAction(StrEnum):
 
 
 class ActorKind(StrEnum):
-    """Kind of an actor, as shown in the audit log."""
+    """Kind of an actor, as displayed in the audit log."""
 
     USER = "user"
     PASSWORD = "account with a password"  # noqa: S105 - a kind of account of the admin
@@ -85,14 +85,14 @@ class Actor:
 
 
 class AuditLogUnavailable(GateError):
-    """The audit log can't be written: what can't be recorded must not be done."""
+    """The audit log cannot be written, so the action must not be performed."""
 
     status = 503
 
 
 @dataclass(frozen=True, slots=True)
 class AuditLog:
-    """Audit log in the name of one actor.  With `fields`, each entry is a line in the log, too."""
+    """Audit log of one actor.  With `fields`, each entry is also a log event with these fields."""
 
     actor: Actor
     address: str
@@ -100,7 +100,7 @@ class AuditLog:
     fields: Mapping[str, str] = field(default_factory=dict)
 
     async def record(self, action: str, model: type[Model], objects: Iterable[tuple[str, str]]) -> None:
-        """Write an entry for each (id, name), which are rows of `model`.  AuditLogAway."""
+        """Write an entry for each (id, name) of `model`.  Raises AuditLogUnavailable."""
         now, kind = self.clock(), str(model._meta.verbose_name)
         texts = {"client_address": self.address, "action": action, "object_type": kind}
         entries = [_build_entry(self.actor, now, **texts, object_id=id, object_repr=text) for id, text in objects]
@@ -118,23 +118,26 @@ class AuditLog:
 
     @asynccontextmanager
     async def step(self, action: AuditAction, model: type[Model], objects: Collection[tuple[str, str]]) -> AsyncGenerator[None]:
-        """Record an action before it is taken, and its failure where it ends in an error of ours; `objects` are looked at each time."""
+        """Record an action, run the block, and record its failure if the block raises a GateError.
+
+        `objects` is read again for the failure.  Raises AuditLogUnavailable before the block runs if the log cannot be written.
+        """
         await self.record(action, model, objects)
         try:
             yield
         except GateError:
-            with suppress(AuditLogUnavailable):  # which has its own line in the log
+            with suppress(AuditLogUnavailable):  # already logged by `record`
                 await self.record(action.failure, model, objects)
             raise
 
 
 def user_actor(session: SessionRecord, providers: Providers) -> Actor:
-    """Return the user of a session, named as at their sign-in."""
+    """Return the user of a session, with the name from the claims of the sign-in."""
     return Actor(ActorKind.USER, session.user_id, name_in_claims(session.user_id, session.claims, providers))
 
 
 def administrator(request: HttpRequest) -> Actor:
-    """Return the administrator who is signed in to the admin: by single sign-on, or by a password."""
+    """Return the administrator of a request, signed in by single sign-on or with a password."""
     account, user_id = request.user, request.session.get(USER_ID_KEY)
     if user_id is None:
         return Actor(ActorKind.PASSWORD, account.get_username(), account.get_username())
@@ -142,14 +145,14 @@ def administrator(request: HttpRequest) -> Actor:
 
 
 def administrator_log(request: HttpRequest) -> AuditLog:
-    """Return the audit log in the name of the administrator of a request."""
+    """Return the audit log of the administrator of a request."""
     actor, address = administrator(request), page_context(request).client_address
     fields = {"actor": actor.name, "actor_kind": actor.kind.value, "actor_id": actor.id, "client_address": address}
     return AuditLog(actor, address, fields=fields)
 
 
 def service_account_log(account: str, address: str, clock: Callable[[], float], request_id: str) -> AuditLog:
-    """Return the audit log in the name of a program that calls the API."""
+    """Return the audit log of a service account that calls the API."""
     actor = Actor(ActorKind.SERVICE_ACCOUNT, f"service_account/{account}", f"{account} (API)")
     return AuditLog(actor, address, clock, {"actor_id": actor.id, "request_id": request_id})
 
@@ -157,10 +160,10 @@ def service_account_log(account: str, address: str, clock: Callable[[], float], 
 def record_action(
     request: HttpRequest, message: str, *, object_repr: str, object_id: str = "", non_administrator: Actor | None = None
 ) -> None:
-    """Record one action: `message` says what was done ("entered the admin"), `object_repr` to what or whom, for people; `object_id` for
-    programs.
+    """Record one action.
 
-    `stranger` is the one who acts, where they are not let in to the admin.
+    `message` is the action ("entered the admin"), `object_repr` the name of its object and `object_id` the object's id.
+    `non_administrator` is the actor if the admin refused them.
     """
     record_actions(request, message, [(object_id, object_repr)], non_administrator=non_administrator)
 
@@ -173,7 +176,7 @@ def record_actions(
     *,
     non_administrator: Actor | None = None,
 ) -> None:
-    """Record one action on several (id, name), which are rows of `model`."""
+    """Record one action on each (id, name) of `model`."""
     actor, address = non_administrator or administrator(request), page_context(request).client_address
     kind = "" if model is None else str(model._meta.verbose_name)
     entries = [
@@ -190,9 +193,9 @@ def record_actions(
 
 
 def record_command(username: str, message: str, name: str, model: type[Model], description: str = "") -> None:
-    """Record what `by` does with a command, whose own log is their terminal; `words` say to what, where its name says too little.
+    """Record an action of a command.  `username` is its operating-system user; `description` describes the object better than its `name`.
 
-    It leaves no connection behind in the thread in which it is called.
+    Logs no event, because a command reports on its terminal.  Closes the connection of the calling thread.
     """
     actor = Actor(ActorKind.COMMAND_LINE, username, f"{username} (command line)")
     try:
@@ -204,7 +207,10 @@ def record_command(username: str, message: str, name: str, model: type[Model], d
 
 
 def scim_entry(moment: float, address: str, action: str, kind: str, id: str, object_repr: str, provider: str = "") -> AuditEntry:
-    """Entry of a change that the provider, that one of several, made by SCIM at `moment` (Unix seconds), to be saved after it is done."""
+    """Build the entry of a SCIM change at `moment` (Unix seconds).  The caller saves it after the change.
+
+    `provider` is the id of the provider if several are configured.
+    """
     actor = Actor(ActorKind.PROVIDER, provider or "scim", f"{provider}: {SCIM_ACTOR}" if provider else SCIM_ACTOR)
     return _build_entry(actor, moment, client_address=address, action=action, object_type=kind, object_id=id, object_repr=object_repr)
 
@@ -212,7 +218,10 @@ def scim_entry(moment: float, address: str, action: str, kind: str, id: str, obj
 def session_entry(
     moment: float, actor_session: SessionRecord, providers: Providers, address: str, action: str, session: SessionRecord | None = None
 ) -> AuditEntry:
-    """Entry of what a person did to a session of their own, or, without one, to all of theirs; to be saved after it is done."""
+    """Build the entry of a user's action on one of their sessions, or on all of them without `session`.
+
+    The caller saves it after the action.
+    """
     actor = user_actor(actor_session, providers)
     if session is None:
         kind, id, object_repr = User._meta.verbose_name, actor_session.user_id, actor.name
@@ -226,15 +235,15 @@ def session_entry(
 
 
 def name_in_claims(user_id: str, claims: Mapping[str, Any], providers: Providers) -> str:
-    """Return the name in evidence of the user of a session, by the claims of their sign-in."""
+    """Return an unambiguous name for a user: the verified email, else the name claim, else the user id."""
     name = claims.get("name")
     return unambiguous_name(verified_email(user_id, claims, providers), name if isinstance(name, str) else "", user_id)
 
 
 def _build_entry(actor: Actor, moment: float | None = None, **texts: str) -> AuditEntry:
-    """Entry at `moment` (Unix seconds), else now; its texts are cut to the length of their columns.
+    """Build an entry at `moment` (Unix seconds; default now), with texts truncated to their columns.
 
-    Names come from outside: what no database stores, and what turns the text around it, is replaced.
+    Names come from outside gate, so characters that databases reject or that change the direction of text are replaced.
     """
     occurred_at = timezone.now() if moment is None else datetime.fromtimestamp(moment, UTC)
     texts |= {"actor": actor.name, "actor_kind": actor.kind.value, "actor_id": actor.id}
@@ -243,8 +252,9 @@ def _build_entry(actor: Actor, moment: float | None = None, **texts: str) -> Aud
 
 
 def csv_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """CSV lines (RFC 4180), every cell in quotes.  What a spreadsheet would take for a formula is written as text: names and addresses come
-    from outside.
+    """Yield CSV lines (RFC 4180) with every cell quoted.
+
+    Formulas are escaped, because names and addresses come from outside gate.
     """
     writer = csv.writer(_EchoWriter(), quoting=csv.QUOTE_ALL)
     yield writer.writerow(names)
@@ -253,7 +263,7 @@ def csv_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[s
 
 
 class _EchoWriter:
-    """A file that gives each written line back."""
+    """File object whose `write` returns the line."""
 
     def write(self, line: str) -> str:
         return line
@@ -265,13 +275,13 @@ def _escape_formula(value: Any) -> str:
 
 
 def session_label(session: Session) -> str:
-    """A session's name that still says something when it is gone."""
+    """Return a label for a session that remains meaningful after the session ends."""
     user_name = session_user(session) or session.user_id or "an unknown user"
     return f"{user_name}, from {session.client_address or 'an unknown address'}"
 
 
 def session_user(session: Session) -> User | None:
-    """The user of a session; None also where there is no record of the one that it names."""
+    """Return the user of a session, or None if the session names none or the user has no row."""
     try:
         return session.user
     except User.DoesNotExist:

@@ -1,4 +1,4 @@
-"""Data broker client: what other apps may ask of the data broker."""
+"""Data broker client: the interface that other apps use."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -11,13 +11,13 @@ from databroker.store.base import FROM_START, Leases, RecordStore, ResyncRequire
 from foundation.errors import BrokerError
 from foundation.web.page_context import PageContext, request_context
 
-# Spent ids outlive what they guard by this many seconds, because the clocks of two machines may differ.
+# Used ids are stored longer than their values are valid, because the clocks of two machines may differ.
 CLOCK_SKEW_SECONDS = 60.0
 PAGE_SIZE = 500  # records of a page
 
 
 class BrokerClient(RecordStore, Leases, Protocol):
-    """A store, or its remote client.  Any method raises BrokerError when the broker is away."""
+    """Store, or its remote client.  Every method raises BrokerError if the broker is unavailable."""
 
 
 class BrokerPageContext(PageContext, Protocol):
@@ -33,7 +33,7 @@ page_context: Callable[[Any], BrokerPageContext] = request_context
 
 
 class InvalidatingBroker:
-    """Client around another, whose deletions `forget` hears of at once, as (type, id): no sign-out waits for the change stream."""
+    """BrokerClient that calls `forget(type, id)` immediately after a deletion, so that sign-out does not wait for the change stream."""
 
     def __init__(self, client: BrokerClient, forget: Callable[[str, str], None]):
         self._delete = client.delete
@@ -55,29 +55,29 @@ class InvalidatingBroker:
 
 # enforcement-point: Sign-in and sign-out: One-time values
 async def consume_once(client: BrokerClient, id: str, expires: float) -> bool:
-    """Return True for the first caller with this id and False for every other, and for an id that has long expired.
+    """Return True for the first call with this id, False for later ones and for an id that expired over a minute ago.
 
-    The caller checks `expires` (Unix seconds) itself: the id is forgotten a minute after it.
+    The caller checks `expires` (Unix seconds), because the id is deleted a minute after it.
     """
     try:
         record = await client.put(USED_ID, id, {}, expires=expires + CLOCK_SKEW_SECONDS, only_if_version=0)
     except VersionConflict:
         return False
-    # A record that expired before it was written guards nothing: the next caller would succeed as well.
+    # A record that had expired when it was written prevents no replay: the next call would succeed too.
     return record.modified < expires + CLOCK_SKEW_SECONDS
 
 
-# What `update` writes: a record's data, and when it expires.
+# Data and expiry of a record, as `update` writes them.
 Edited = tuple[Mapping[str, Any], float | None]
 
 
 async def update(
     client: BrokerClient, type: str, id: str, edit: Callable[[Record | None], Edited | None], *, attempts: int = 5
 ) -> Record | None:
-    """Write what `edit` makes of a record over the version that it was given.  Return the record as written; None where `edit` returned
-    None, because there is nothing to change.
+    """Replace a record with the result of `edit`, with optimistic locking.
 
-    `edit` is called again where another client has written in between.  Raises VersionConflict after `attempts`.
+    Returns the written record, or None if `edit` returned None because there is nothing to change.  `edit` is called again after a
+    concurrent write.  Raises VersionConflict after `attempts`.
     """
     for _ in range(attempts):
         record = await client.get(type, id)
@@ -91,7 +91,7 @@ async def update(
 
 
 async def iter_records(client: BrokerClient, type: str, after: str = "", limit: int = PAGE_SIZE) -> AsyncGenerator[Record]:
-    """Every record of a type, behind the id `after`, in order of id; everything else has its turn between two pages of `limit`."""
+    """Yield the records of a type after the id `after`, in order of id.  Other tasks run between two pages of `limit` records."""
     while page := await client.page(type, after, limit):
         for record in page:
             yield record
@@ -100,7 +100,7 @@ async def iter_records(client: BrokerClient, type: str, after: str = "", limit: 
 
 
 async def current_version(client: BrokerClient) -> int:
-    """The broker's version now: what its change stream tells a reader without a place."""
+    """Return the broker's current version, as its change stream reports it to a reader without a position."""
     try:
         async with aclosing(client.changes(FROM_START)) as changes:
             await anext(changes)

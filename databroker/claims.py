@@ -1,4 +1,4 @@
-"""Claims of a provider that count: the groups that a claim names, and addresses that are verified and the provider's to assert."""
+"""Authoritative claims of providers: groups in a claim, and email addresses that are verified and that the provider may assert."""
 
 import re
 from collections.abc import Mapping
@@ -12,15 +12,15 @@ from databroker.records import UserRecord, issuer_in
 from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues, is_partial, unescape
 from foundation.email_address import canonical_email
 
-_DOT = re.compile(r"(?<!\\)\.")  # of a path, not of a name
+_DOT = re.compile(r"(?<!\\)\.")  # separator of a path; a dot in a name is escaped
 _COMPARABLE = (str, int, float)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupsClaim:
-    """The claim that counts as groups, "" for none, of the people of one provider: whose ids begin with `provider`.
+    """Claim with the groups of one provider's users; `name` is "" if none is configured.
 
-    `prefix` is what the ids of records of its directory's groups begin with.
+    `provider` is the first part of the user ids, `prefix` the prefix of record ids of the provider's directory groups.
     """
 
     name: str
@@ -29,7 +29,7 @@ class GroupsClaim:
     prefix: str = ""
 
     def read_groups(self, user: Mapping[str, Any]) -> tuple[str, ...]:
-        """Groups that a user's record names; none where another issuer vouched for it, whose sessions count as none."""
+        """Return the groups in a user's record; none if another issuer asserted it, because sessions of that issuer are ignored."""
         claims = user.get("claims")
         if not self.name or not isinstance(claims, Mapping):
             return ()
@@ -38,7 +38,7 @@ class GroupsClaim:
 
 @dataclass(frozen=True, slots=True)
 class ProviderClaims:
-    """What counts of the words of all providers: those claims, and addresses that are the provider's to tell."""
+    """Authoritative claims of all providers: groups claims, and email addresses that a provider may assert."""
 
     claims: tuple[GroupsClaim, ...]
     providers: Mapping[str, ProviderConfig] = field(default_factory=dict)
@@ -50,20 +50,20 @@ class ProviderClaims:
         return cls(claims, options.providers)
 
     def assertable_email(self, user_id: str, email: str) -> str:
-        """The address, "" where it is not for this user's provider to tell."""
+        """Return the address, or "" if the user's provider may not assert it."""
         return owned_email_for(email, user_id, self.providers)
 
     def verified_email(self, user_id: str, user: Mapping[str, Any]) -> str:
-        """Return the address in the fields of a user's record, "" where it may be another user's."""
+        """Return the address in the fields of a user's record, or "" if it may belong to another user."""
         return verified_email(user_id, user, self.providers)
 
     def read_groups(self, user_id: str, user: Mapping[str, Any]) -> tuple[str, ...]:
-        """Groups that the record of this user names."""
+        """Return the groups in this user's record."""
         claim = self._groups_claim_for(user_id)
         return claim.read_groups(user) if claim is not None else ()
 
     def records_prefix(self, user_id: str) -> str:
-        """What the ids of records of groups begin with that the directory of this user's provider tells."""
+        """Return the prefix of record ids of groups from the directory of this user's provider."""
         claim = self._groups_claim_for(user_id)
         return claim.prefix if claim is not None else ""
 
@@ -73,9 +73,9 @@ class ProviderClaims:
 
 
 def verified_email(user_id: str, fields: Mapping[str, Any], providers: Mapping[str, ProviderConfig]) -> str:
-    """Return `email` of the fields of a user's record, or of claims, as it is written: "" where no rule would match the user by it.
+    """Return `email` from the fields of a user's record, or from claims, unchanged; "" if no rule would match the user by it.
 
-    The one answer to which address names a user in evidence: tables, the audit log, commands and the API.
+    Tables, the audit log, commands and the API identify a user only by this address.
     """
     email, claims = fields.get("email"), fields.get("claims")
     if not isinstance(email, str):
@@ -86,8 +86,10 @@ def verified_email(user_id: str, fields: Mapping[str, Any], providers: Mapping[s
 
 # enforcement-point: Identity: Email address that rules match
 def verified_email_for(user: UserRecord, session_claims: Mapping[str, Any], provider: ProviderConfig | None) -> str:
-    """Address by which a person of ours is meant, in the form that rules compare; "" where nobody may be found by it: nobody has
-    verified it, it is not for this provider to tell, or the session began under another address: the record is that of the latest sign-in.
+    """Return the canonical email address by which rules match a user, or "".
+
+    It is "" if the address is not verified, if the provider may not assert its domain, or if the session started with another address,
+    because the record is that of the latest sign-in.
     """
     email = canonical_email(user.email) if may_match_by_email(user, session_claims) else ""
     if not is_session_address(email, session_claims):
@@ -96,9 +98,9 @@ def verified_email_for(user: UserRecord, session_claims: Mapping[str, Any], prov
 
 
 def is_session_address(email: str, session_claims: Mapping[str, Any]) -> bool:
-    """Whether a session began under this address of its user's record, or its provider named none (`email`, or `mail` as at Ping).
+    """Return whether a session started with this address of its user's record, or its claims have no address.
 
-    Another session of the account may have written the record.
+    Another session of the account may have written the record.  The claim is `email`, or `mail` at Ping.
     """
     asserted = [session_claims[name] for name in ("email", "mail") if name in session_claims]
     address = next((value for value in asserted if isinstance(value, str) and value), "")
@@ -106,7 +108,7 @@ def is_session_address(email: str, session_claims: Mapping[str, Any]) -> bool:
 
 
 def may_match_by_email(user: UserRecord, session_claims: Mapping[str, Any]) -> bool:
-    """Every source that says anything about it must say yes."""
+    """Return whether every source that sends `email_verified` sends true."""
     return all(map(is_yes, email_assertions(user, session_claims)))
 
 
@@ -121,19 +123,19 @@ def is_yes(value: Any) -> bool:
 
 
 def groups_in(claims: Mapping[str, Any], groups_claim: str) -> tuple[str, ...]:
-    """The groups that the claims name, one or many, each once; `groups_claim` is a dotted path, "" for none."""
+    """Return the distinct groups in the claims; `groups_claim` is a dotted path, "" for none."""
     return groups_in_flat(flatten_claims(claims), groups_claim)
 
 
 def groups_in_flat(flat: Mapping[str, tuple[Any, ...]], groups_claim: str) -> tuple[str, ...]:
-    """As `groups_in`, of claims that are flattened already.  An id that is a whole number is read as text."""
-    if not groups_claim:  # a provider may send a claim whose name is empty
+    """Return the groups as `groups_in` does, from flattened claims.  Integer ids become text."""
+    if not groups_claim:  # because a provider may send a claim with an empty name
         return ()
     return tuple(dict.fromkeys(str(value) for value in flat.get(groups_claim, ()) if _is_group_id(value) and value != ""))
 
 
 def names_all_groups(values: tuple[Any, ...]) -> bool:
-    """Whether each value of the groups claim can be read as a group.  An empty list names all groups: none."""
+    """Return whether each value of the groups claim is a group id.  True for an empty list: the user has no groups."""
     return not is_partial(values) and all(map(_is_group_id, values))
 
 
@@ -142,10 +144,10 @@ def _is_group_id(value: Any) -> bool:
 
 
 def flatten_claims(claims: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-    """Return the values of each claim by its dotted path, with the kind of tuple that says what was left out (foundation/claim_values.py).
+    """Return the values of each claim by its dotted path.  The type of the tuple records omissions (foundation/claim_values.py).
 
-    A map has a path of its own, besides the paths of its members.  A claim that the provider keeps elsewhere (OpenID Connect Core 1.0,
-    5.6.2) is one whose value is not known, and so is one that a rule names without the backslashes before its dots.
+    A map has its own path in addition to those of its members.  The value of a distributed or aggregated claim (OpenID Connect
+    Core 1.0, 5.6.2) is unknown, and so is that of a path without the backslashes before the dots of its names.
     """
     flat: dict[str, tuple[Any, ...]] = {}
     pending: list[tuple[str, Mapping[str, Any]]] = [("", claims)]
@@ -153,7 +155,7 @@ def flatten_claims(claims: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
         path, level = pending.pop()
         for name, value in level.items():
             key = f"{path}{_path_part(str(name))}"
-            # Two claims of one path: it is not known which of them a rule means.
+            # Two claims have one path, so it is unknown which of them a rule means.
             flat[key] = _values(value) if key not in flat else PartialValues()
             if isinstance(value, Mapping):
                 pending.append((f"{key}.", value))
@@ -167,7 +169,7 @@ def flatten_claims(claims: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
 
 
 def nest_claims(values_by_path: Mapping[str, Any]) -> dict[str, Any]:
-    """Return claims as a provider sends them, from values by dotted paths: the reverse of `flattened`."""
+    """Return claims as a provider sends them, from values by dotted path: the inverse of `flatten_claims`."""
     claims: dict[str, Any] = {}
     for path, value in values_by_path.items():
         head, slash, tail = path.rpartition("/") if "://" in path else ("", "", path)
@@ -187,7 +189,7 @@ def _name_in(part: str) -> str:
 
 
 def _path_part(name: str) -> str:
-    """Return the name as a path has it: a backslash before each of its own dots, but for those of a URL before its last slash."""
+    """Return the name escaped for a path: a backslash before each dot, except in a URL before its last slash."""
     head, slash, tail = name.rpartition("/") if "://" in name else ("", "", name)
     return head + slash + tail.replace("\\", r"\\").replace(".", r"\.")
 

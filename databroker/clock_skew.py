@@ -1,4 +1,4 @@
-"""Clock skew between this machine and the store: what has expired is said by clocks, so a wrong one signs people out."""
+"""Clock skew between this machine and the store.  A wrong clock ends sessions early."""
 
 import asyncio
 
@@ -12,21 +12,22 @@ from foundation.telemetry import metrics
 log = structlog.get_logger(__name__)
 
 POLL_INTERVAL = 10.0  # seconds
-# Less than what answers to questions take and clocks without a fault differ by.
+# A difference up to this can be due to response times and to the normal deviation of clocks.
 MAX_SKEW_SECONDS = 5.0
-POLLS_PER_LOG = 60  # looks until a difference that lasts is said again
+POLLS_PER_LOG = 60  # a lasting difference is logged again after that number of polls
 
 
 class ClockSkewMonitor:
-    """Log and metric of the skew; `tell` is given each measured one, in seconds: positive where our clock is ahead.
+    """Monitor that logs the skew and exports it as a metric.
 
-    `answers` says whether the store does, to which nobody else here may have anything to say.
+    `skew` is the last measurement in seconds, positive if this machine's clock is ahead.  `store_health` records whether the store
+    responds: a process without a replica has no other source for that.
     """
 
     def __init__(self) -> None:
         self.skew = 0.0
         self.store_health = HealthTracker()
-        self._polls_over_limit = 0  # looks since it differs
+        self._polls_over_limit = 0  # polls since the limit was exceeded
 
     @property
     def exceeds_limit(self) -> bool:
@@ -45,7 +46,7 @@ class ClockSkewMonitor:
         self._polls_over_limit += 1
 
     async def run(self, store: StoreBackend) -> None:
-        """Measure for ever; the log hears elsewhere of a store that is away."""
+        """Measure forever.  Other components log that the store is unavailable."""
         while True:
             try:
                 self.observe(await store.clock_skew())

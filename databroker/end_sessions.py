@@ -1,5 +1,6 @@
-"""Sessions of a user, by the index, and their end: one function, whoever wants it: the person, an administrator, the provider, or the
-refresh worker.
+"""Lookup of a user's sessions by index, and the only function that ends sessions.
+
+Users, administrators, providers and the refresh worker all use it.
 """
 
 import asyncio
@@ -16,17 +17,17 @@ INDEX_PAGE = 100  # records; hardly any account has more sessions
 
 
 def index_key(issuer: str, name: str, value: str) -> str:
-    """Return an index key of one length, so that the beginning of an id is never that of another key."""
+    """Return an index key of fixed length, so that no key is a prefix of another."""
     return hashlib.sha256(json.dumps([issuer, name, value]).encode()).hexdigest()
 
 
 def user_key(user_id: str) -> str:
-    """Return the index key of an account of any provider: one for all cases of its id, because SCIM deactivates all of them."""
+    """Return the index key of an account.  It ignores the case of the id, because SCIM deactivates an id in every case."""
     return index_key("", "user", user_id.casefold())
 
 
 async def index_entries(broker: BrokerClient, key: str) -> AsyncGenerator[Record]:
-    """Yield the index entries under a key, also those of sessions that have ended."""
+    """Yield the index entries of a key, including those of ended sessions."""
     prefix = f"{key}/"
     async with aclosing(iter_records(broker, SESSION_INDEX, prefix, INDEX_PAGE)) as entries:
         async for entry in entries:
@@ -40,26 +41,25 @@ def indexed_session_id(entry: Record) -> str:
 
 
 async def session_ids_for_user(broker: BrokerClient, user_id: str, account: Callable[[str], str] = str) -> list[str]:
-    """Return the ids of a user's live sessions.  `account` maps the user ids that are one account's to one value.
+    """Return the ids of a user's live sessions.  `account` maps all user ids of one account to one value.
 
-    Each session is indexed before it is written, so none is missed; its record says whose it is.
+    None is missed, because each session is indexed before it is written.  The session record, not the index, identifies the user.
     """
     found = await _get_sessions(broker, [indexed_session_id(entry) async for entry in index_entries(broker, user_key(user_id))])
     return [record.id for record in found if account(str(record.data.get("user_id"))) == account(user_id)]
 
 
 async def end_sessions_for_user(broker: BrokerClient, user_id: str, account: Callable[[str], str] = str) -> list[str]:
-    """End all sessions of a user; return the ids of those that lived, as `end_sessions`."""
+    """End all sessions of a user.  Return the ids of those that were live, as `end_sessions` does."""
     return await end_sessions(broker, await session_ids_for_user(broker, user_id, account))
 
 
 # enforcement-point: Sign-in and sign-out: End of sessions
 async def end_sessions(broker: BrokerClient, ids: Iterable[str], deleted: list[str] | None = None) -> list[str]:
-    """End these, and with them the weaker ones that the same browsers had before (`SessionRecord.superseded_ids`):
-    who is out is out at every host.
+    """End sessions, and the weaker sessions that they superseded in the same browsers (`SessionRecord.superseded_ids`), on every host.
 
-    The ids of those that lived.  `over` grows with each that is over, so that it is right also where the broker fails halfway
-    (BrokerError).  Who names the others goes last: asked again after a failure, this finds all that is left.
+    Returns the ids of those that were live.  `deleted` receives the id of each deleted session, so that it is complete even if the
+    broker fails midway (BrokerError).  Superseded sessions are deleted first, so that a retry after a failure finds all that remain.
     """
     chosen, deleted, ended = list(dict.fromkeys(ids)), deleted if deleted is not None else [], list[str]()
     superseded = await superseded_by(broker, chosen)
@@ -70,14 +70,14 @@ async def end_sessions(broker: BrokerClient, ids: Iterable[str], deleted: list[s
 
 
 async def superseded_by(broker: BrokerClient, ids: Sequence[str]) -> list[str]:
-    """The ids of the live sessions that these grew out of."""
+    """Return the ids of the live sessions that these sessions superseded."""
     records = await _get_sessions(broker, ids)
     superseded = dict.fromkeys(id for record in records for id in record.data.get("superseded_ids", ()))
     return [record.id for record in await _get_sessions(broker, list(superseded))]
 
 
 async def batched(ids: AsyncIterable[str], size: int = CONCURRENCY) -> AsyncIterator[list[str]]:
-    """The items in lists of a bounded length."""
+    """Yield the ids in lists of at most `size`."""
     batch = list[str]()
     async for id in ids:
         batch.append(id)

@@ -1,4 +1,4 @@
-"""Leader election: work that one process does, whichever it is: the holder of a lease, who stops when it may be lost."""
+"""Leader election: run a task in exactly one process, the lease holder.  The task is cancelled before the lease can expire."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -17,15 +17,15 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 INITIAL_BACKOFF = 0.1
-# Work is taken away this part of the way through the lease: clocks differ, and to stop takes a moment.
+# Work is cancelled after this part of the lease, because clocks differ and stopping takes time.
 LEASE_SAFETY_FACTOR = 0.9
 
 
 async def run_elected(client: Leases, name: str, work: Callable[[], Coroutine[Any, Any, None]], *, ttl: float = 30.0) -> None:
-    """Run `work()` while this process holds the lease `name`, again whenever it ends or fails; never returns.
+    """Run `work()` while this process holds the lease `name`, and restart it if it ends or fails.  Never returns.
 
-    Work is cancelled before somebody else can hold the lease, also when the broker doesn't answer: at the latest `ttl` seconds
-    after the last renewal was asked for.
+    Work is cancelled before another process can acquire the lease, even if the broker does not respond: at most `ttl` seconds after the
+    last successful renewal was requested.
     """
     backoff = backoff_delays(INITIAL_BACKOFF)
     while True:
@@ -37,7 +37,7 @@ async def run_elected(client: Leases, name: str, work: Callable[[], Coroutine[An
         except BrokerError as error:
             log.warning("leader election unavailable", work=name, reason=str(error))
             await asyncio.sleep(next(backoff))
-        except Exception:  # whatever it is: without this loop nobody might do the work any more
+        except Exception:  # log and continue, because without this loop no process might do the work
             log.exception("leader election failed", work=name)
             await asyncio.sleep(next(backoff))
         else:
@@ -49,7 +49,10 @@ class LeaseHeldElsewhere(BrokerError):
 
 
 async def run_exclusive(client: Leases, name: str, work: Callable[[], Coroutine[Any, Any, T]], *, ttl: float = 30.0) -> T:
-    """Run `work()` once while nobody else does; DoneElsewhere where somebody does, BrokerError where the lease was lost under it."""
+    """Run `work()` once, exclusively.
+
+    Raises LeaseHeldElsewhere if another process runs it, BrokerError if the lease was lost or `work` was cancelled.
+    """
     requested_at = asyncio.get_running_loop().time()
     lease = await client.acquire(name, ttl)
     if lease is None:
@@ -61,7 +64,7 @@ async def run_exclusive(client: Leases, name: str, work: Callable[[], Coroutine[
 
 
 async def _hold(client: Leases, lease: Lease, work: Callable[[], Coroutine[Any, Any, None]], requested_at: float, ttl: float) -> bool:
-    """Hold the lease while the work runs; False where the work failed, which then waits longer each time."""
+    """Run the work with the lease.  Return False if the work failed, so that the caller backs off."""
     log.info("leadership acquired", work=lease.name)
     task, is_held = await _run_while_held(client, lease, work, requested_at, ttl)
     if not is_held:
@@ -72,7 +75,7 @@ async def _hold(client: Leases, lease: Lease, work: Callable[[], Coroutine[Any, 
 async def _run_while_held(
     client: Leases, lease: Lease, work: Callable[[], Coroutine[Any, Any, T]], requested_at: float, ttl: float
 ) -> tuple[asyncio.Task[T], bool]:
-    """The finished work, and whether the lease was ours to the end of it; the lease is free again."""
+    """Return the finished task, and whether the lease was held until its end.  Releases the lease."""
     task = spawn(work(), name=lease.name)
     try:
         is_held = await _renew_while(task, client, lease, requested_at, ttl)
@@ -85,7 +88,7 @@ async def _run_while_held(
 
 
 async def _renew_while(task: asyncio.Task[Any], client: Leases, lease: Lease, requested_at: float, ttl: float) -> bool:
-    """True when the task has ended, False when the lease is lost, or may be."""
+    """Renew the lease until the task has ended.  Return False if the lease is or may be lost."""
     now = asyncio.get_running_loop().time
     expires_at = requested_at + ttl * LEASE_SAFETY_FACTOR
     while not (await asyncio.wait({task}, timeout=min(ttl / 3, expires_at - now())))[0]:

@@ -1,7 +1,8 @@
-"""Tables of sessions, users and groups: a view for the admin.  The store is the truth; rows.py alone writes here, by `rows`.
+"""Tables of the admin (a projection of the store's records), the audit log, and the tables of the store `database`.
 
-No tokens, which nobody is shown, and no claims, which the store may keep sealed: databroker/admin/record_details.py asks it for them.
-Links between tables have no database constraint, because the records arrive in any order.
+Only databroker/projection/rows.py writes projected rows, with the manager `rows`.  They contain no tokens, and no claims, because the store
+may encrypt them; databroker/admin/record_details.py reads claims from the store.  Foreign keys have no database constraint, because records
+arrive in any order.
 """
 
 from typing import Any
@@ -16,7 +17,7 @@ MAX_ID_LENGTH = 320
 
 
 class ProjectionQuerySet(models.QuerySet[Any]):
-    """Rows that show what the data broker keeps.  To change them would change nothing but what the admin shows, so it is refused."""
+    """Read-only rows.  Writes raise TypeError, because they would change only the admin's copy of a record."""
 
     def update(self, **values: object) -> int:
         raise TypeError(_read_only_message(self.model))
@@ -32,7 +33,7 @@ class ProjectionQuerySet(models.QuerySet[Any]):
 
 
 class ProjectedRecord(models.Model):
-    """Row that shows a record; `change_with` says what changes the record."""
+    """Row of a record in the data broker; `change_with` describes how to change the record."""
 
     change_with = "use `gate sync`, or let the user sign in"
 
@@ -43,7 +44,7 @@ class ProjectedRecord(models.Model):
         abstract = True
 
     def save_base(self, *arguments: Any, **options: Any) -> None:
-        """What `save` calls, and `loaddata`."""
+        """Raise TypeError.  `save` and `loaddata` call this method."""
         raise TypeError(_read_only_message(type(self)))
 
     def delete(self, *arguments: Any, **options: Any) -> tuple[int, dict[str, int]]:
@@ -55,16 +56,14 @@ def _read_only_message(model: Any) -> str:
 
 
 class Group(ProjectedRecord):
-    """A group that the directory has a record of (`name`, `email`, and the `issuer` of whose people it is), or that a claim names, or
-    both.
-    """
+    """Group with a directory record (`name`, `email`, and `issuer` of its users), in a claim, or both."""
 
     id = models.CharField(primary_key=True, max_length=MAX_ID_LENGTH)
     name = models.CharField(max_length=255, blank=True)
     email = models.CharField("e-mail", max_length=255, blank=True)
     in_directory = models.BooleanField(default=True)
     issuer = models.CharField(max_length=512, blank=True, default="")
-    # In no record: it is so while a membership says so.
+    # In no record: derived from memberships.
     from_claim = models.BooleanField(default=False)
 
     class Meta:
@@ -75,9 +74,10 @@ class Group(ProjectedRecord):
 
 
 class User(ProjectedRecord):
-    """A person who signed in, or whom the directory knows, or both; `id` is "<provider>/<subject>".
+    """User who signed in, is in the directory, or both; `id` is "<provider>/<subject>".
 
-    `email` is verified and their provider's to assert; any other address is `unauthoritative_email`, by which no user is named or found.
+    `email` is verified, and its domain is one that the provider may assert.  Any other address is `unauthoritative_email`, which never
+    identifies a user.
     """
 
     id = models.CharField(primary_key=True, max_length=MAX_ID_LENGTH)
@@ -99,8 +99,9 @@ class User(ProjectedRecord):
 
 
 class Membership(ProjectedRecord):
-    """A user in a group, as the directory says, or the claim of their last sign-in, or both.  That of a directory outlives its group's row,
-    so that a group that vanishes from the directory for one run comes back with its members.
+    """Membership of a user in a group, from the directory, from the claim of the last sign-in, or both.
+
+    A membership from the directory outlives the row of its group, so that a group that is missing in one sync returns with its members.
     """
 
     user = models.ForeignKey(User, models.DO_NOTHING, db_constraint=False)
@@ -122,12 +123,12 @@ class Session(ProjectedRecord):
     expires_at = models.DateTimeField(null=True)
     client_address = models.CharField(max_length=64, blank=True)
     user_agent = models.CharField(max_length=512, blank=True)
-    # In no record: one change of a record for each request would drown the change stream.
+    # In no record, because a change on each request would flood the change stream.
     last_seen_at = models.DateTimeField("last seen", null=True, blank=True)
     last_host = models.CharField(max_length=255, blank=True)
 
     class Meta:
-        # None on `last_seen_at` and `last_host`: they are written every few seconds, and 100,000 of them are sorted quickly.
+        # No index on `last_seen_at` and `last_host`: they are written every few seconds, and sorting 100,000 rows is fast.
         indexes = [
             models.Index(fields=["-started_at", "id"], name="session_by_started_at"),
             models.Index(fields=["expires_at"], name="session_by_expires_at"),
@@ -159,7 +160,7 @@ class ServiceAccount(ProjectedRecord):
 
 
 class DirectoryRun(ProjectedRecord):
-    """A reading of a whole directory; the latest few hundred of each are kept."""
+    """Sync of a whole directory; the latest few hundred of each directory are retained."""
 
     change_with = "each directory sync writes one"
 
@@ -184,7 +185,7 @@ class DirectoryRun(ProjectedRecord):
 
     @property
     def provider(self) -> str:
-        """Whose directory, of several (databroker/provider_scope.py); "" of the only one."""
+        """Id of the provider if several have directories (databroker/provider_scope.py), else ""."""
         return self.id.rpartition("/")[0]
 
 
@@ -197,11 +198,11 @@ class AppendOnly(models.QuerySet["AuditEntry"]):
 
 
 class AuditEntry(models.Model):
-    """An action of an administrator, of the provider, or of a person on their own sessions, in words that need no other table: it outlives
-    accounts, people and sessions.
+    """Action of an administrator, a provider, a service account, a command, or a user on their own sessions.
 
-    `who` is the one who acts as people know them; `kind` (databroker/audit_log.py `ActorKind`) says what they are, and `account` is
-    their id, which no name can imitate: of a user "<provider>/<subject>".  `object_repr` names the object, `object_id` is for programs.
+    It refers to no other table, because it outlives accounts, users and sessions.  `actor` is the display name of the actor, `actor_kind`
+    an `ActorKind` (databroker/audit_log.py), and `actor_id` a unique id: of a user "<provider>/<subject>".  `object_repr` is the name of
+    the object, `object_id` its id.
     """
 
     occurred_at = models.DateTimeField(default=timezone.now)
@@ -237,9 +238,9 @@ class AuditEntry(models.Model):
 
 
 class StoredRecord(models.Model):
-    """A record of the store `database`: databroker/store/database.py alone reads and writes this and the two tables below.
+    """Record of the store `database`.  Only databroker/store/database.py uses this table and the two below.
 
-    A deleted record stays for a while, so that the change stream can tell of it.
+    A deleted record remains as a tombstone for a while, so that the change stream reports the deletion.
     """
 
     type = models.CharField(max_length=64)
@@ -255,7 +256,7 @@ class StoredRecord(models.Model):
 
 
 class StoreState(models.Model):
-    """The version of the store `database`: one row, locked by every writer, so versions are seen in the order in which they were given."""
+    """State of the store `database`: one row that every writer locks, so that versions become visible in order."""
 
     version = models.BigIntegerField()
     compacted_version = models.BigIntegerField()

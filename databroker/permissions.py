@@ -1,4 +1,4 @@
-"""Permissions of service accounts at the API, by name: given when an account is made, none by default."""
+"""API permissions of service accounts, by name; set when an account is created, none by default."""
 
 from collections.abc import Iterable
 
@@ -22,6 +22,6 @@ def unknown_permissions(names: Iterable[str]) -> list[str]:
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Each once, in the order in which people are told of them."""
+    """Return the distinct permissions in display order."""
     selected = set(names)
     return tuple(name for name in PERMISSIONS if name in selected)

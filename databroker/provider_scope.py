@@ -1,4 +1,4 @@
-"""Own records of one provider's directory: where several providers have one, each reads and writes records of its own people alone."""
+"""Provider scope: with several directories, each reads and writes only the records of its provider's users."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,24 +10,27 @@ from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, S
 from databroker.store.base import Lease
 from foundation.errors import BrokerError
 
-# Two directories may give one id to two of these: a record's id begins with the provider's, which its directory never sees.
+# Two directories may use one id for two of these, so the record id starts with the provider id, which the directory never sees.
 _PREFIXED_TYPES = frozenset({DIRECTORY_GROUP, DIRECTORY_RUN, SCIM_USER, SCIM_GROUP, SCIM_INDEX})
 
 
 class ForeignUser(BrokerError):
-    """A directory that speaks of a person whom another provider signs in."""
+    """A directory names a user of another provider."""
 
     status = 403
 
 
 def provider_scoped(client: BrokerClient, provider: ProviderConfig) -> BrokerClient:
-    """Client of a provider's directory; the directory of the keys `idp_*` is the only one, and all records are its own."""
+    """Return the client for a provider's directory: unscoped for the provider of the `idp_*` keys, which is the only one."""
     return ProviderScopedBroker(client, provider.record_id_prefix) if provider.is_entry else client
 
 
 # enforcement-point: Directory: Record ownership among several directories
 class ProviderScopedBroker:
-    """Client around another.  `prefix`: what the ids of its people begin with, and, unseen, those of its groups and pushed resources."""
+    """BrokerClient that confines a directory to one provider.
+
+    It adds `prefix` to the ids of groups, syncs and SCIM resources transparently.  User ids must already start with it.
+    """
 
     def __init__(self, client: BrokerClient, prefix: str):
         self._client = client
@@ -53,12 +56,12 @@ class ProviderScopedBroker:
     async def page(self, type: str, after: str, limit: int) -> list[Record]:
         if type not in _PREFIXED_TYPES and type != DIRECTORY_USER:
             return await self._client.page(type, after, limit)
-        # Ids with one beginning stand together: a page that ends beyond them is the last.
+        # Ids with one prefix are adjacent, so the first record without it ends the list.
         found = await self._client.page(type, self._to_stored_id(type, after) if after else self._prefix, limit)
         return [self._without_prefix(record) for record in found if record.id.startswith(self._prefix)]
 
     async def acquire(self, name: str, ttl: float) -> Lease | None:
-        """The lease of that name of this directory: no directory waits for another."""
+        """Acquire the lease of this name for this directory, so that directories do not wait for each other."""
         return await self._client.acquire(f"{name} of {self._prefix.rstrip('/')}", ttl)
 
     def _to_stored_id(self, type: str, id: str) -> str:

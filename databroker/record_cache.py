@@ -1,6 +1,6 @@
-"""Record cache: records as packed bytes, opened for whoever reads; the least recently used makes room.
+"""Record cache: an LRU cache of records as packed bytes, decoded on access.
 
-Packed they weigh 0.4 of what they do as they were read: measured in docs/decisions/libraries.md.
+Packed records take 0.4 of the memory of decoded ones (measured in docs/decisions/libraries.md).
 """
 
 import math
@@ -18,11 +18,11 @@ from databroker.store.frozen import frozen_data
 _HEADER: Final = struct.Struct("<qdd")
 _BIGINT_EXT: Final = 1
 MAX_DECODED = 1000
-# A session is 1 KiB, as a rule; a provider may have told a hundred times as much of each person.
+# A session usually takes 1 KiB; the claims of a provider can take a hundred times as much.
 MAX_BYTES = 256 * 1024 * 1024
-MAX_DECODED_BYTES = 64 * 1024  # bytes packed: such a record is opened anew each time
+MAX_DECODED_BYTES = 64 * 1024  # packed size; a larger record is decoded on each access
 
-# Of a session: no decision rests on them, and they are most of what it weighs.
+# Tokens of a session: no decision depends on them, and they are most of its size.
 TOKENS: Final = frozenset({"id_token", "access_token", "refresh_token", "unverified_id_token"})
 NON_POLICY_FIELDS: Final = TOKENS | {
     "access_token_expires_at",
@@ -35,7 +35,7 @@ NON_POLICY_FIELDS: Final = TOKENS | {
 
 
 class ChangeCounter:
-    """Number of writes to several caches together: as long as it stays, so does all that they hold."""
+    """Number of writes to several caches.  While it is unchanged, so are their contents."""
 
     __slots__ = ("number",)
 
@@ -44,21 +44,20 @@ class ChangeCounter:
 
 
 class RecordCache:
-    """Cache of one type, by id, at most `most` records and MOST_BYTES, each at a third of what its Record weighs; None where it is known
-    that there is none.
+    """Cache of one record type by id, limited to `max_records` and MAX_BYTES.  None means that the record is known to be absent.
 
-    What was opened last is at hand, and can't be changed by whoever reads it.
+    The last MAX_DECODED decoded records are cached too; they are immutable.
     """
 
     def __init__(self, type: str, max_records: int, writes: ChangeCounter | None = None):
         self._type = type
         self._writes = writes or ChangeCounter()
         self._max_records = max_records
-        # Of one that is full a hundredth goes at once: who looks for the oldest passes over every place that became empty before it.
+        # A full cache evicts a hundredth at once, because finding the oldest entry of a dict skips all entries deleted before it.
         self._evict_count = max(1, max_records // 100)
         self._entries: dict[str, bytes | None] = {}
         self._bytes = 0
-        self._decoded: dict[str, tuple[bytes, Record]] = {}  # each as long as the same bytes are held
+        self._decoded: dict[str, tuple[bytes, Record]] = {}  # valid while the entry has the same bytes
 
     def __repr__(self) -> str:
         return f"<RecordCache {len(self._entries)} of {self._type}>"
@@ -70,7 +69,7 @@ class RecordCache:
         return id in self._entries
 
     def get(self, id: str) -> Record | None:
-        """The record, None where it is known that there is none; KeyError where nothing is held of it."""
+        """Return the record, or None if it is known to be absent.  Raises KeyError if the cache has no entry."""
         packed = self._touch(id)
         if packed is None:
             return None
@@ -87,7 +86,7 @@ class RecordCache:
         return record
 
     def version(self, id: str, now: float) -> int | None:
-        """The version of a record that has not expired, without opening it, else None; KeyError where nothing is held of it."""
+        """Return the version of an unexpired record without decoding it, else None.  Raises KeyError if the cache has no entry."""
         packed = self._touch(id)
         if packed is None:
             return None
@@ -95,14 +94,12 @@ class RecordCache:
         return int(version) if expires > now else None
 
     def peek_version(self, id: str) -> int | None:
-        """The version, also of a record that has expired; who asks this does not count as a reader."""
+        """Return the version, also of an expired record.  Does not count as a use for eviction."""
         packed = self._entries[id]
         return None if packed is None else int(_HEADER.unpack_from(packed)[0])
 
     def put(self, id: str, record: Record | None) -> None:
-        """Hold a record.  One that is held already stays as near to its end as it was: that it changes does not mean that somebody uses
-        it.
-        """
+        """Store a record.  An existing entry keeps its place in the eviction order, because a change is not a use."""
         self._writes.number += 1
         packed = None if record is None else _pack(record)
         self._bytes += _entry_size(id, packed) - (_entry_size(id, self._entries[id]) if id in self._entries else 0)
@@ -145,7 +142,7 @@ def _pack(record: Record) -> bytes:
 
 
 def _encode_bigint(value: object) -> msgpack.ExtType:
-    """A number of more than 64 bits as an extension of msgpack."""
+    """Encode an integer of more than 64 bits as an extension type of msgpack."""
     if not isinstance(value, int):
         raise TypeError(f"stored data must be JSON values, not {type(value).__name__}")
     return msgpack.ExtType(_BIGINT_EXT, str(int(value)).encode())

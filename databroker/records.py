@@ -1,4 +1,4 @@
-"""Records about people: the record envelope, and the values inside it."""
+"""Records of the data broker: the envelope, and the values inside it."""
 
 import math
 from collections.abc import Mapping
@@ -55,11 +55,11 @@ RECORD_TYPES = (
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A stored value.  `version` is store-wide and grows by one with each change; times are Unix seconds."""
+    """Stored value.  `version` is store-wide and grows by one with each change; times are Unix seconds."""
 
     type: str
     id: str
-    data: Mapping[str, Any] = field(repr=False)  # holds tokens
+    data: Mapping[str, Any] = field(repr=False)  # contains tokens
     version: int
     modified: float
     expires: float | None = None
@@ -71,16 +71,16 @@ def _names(kind: Any) -> frozenset[str]:
 
 
 def known_fields(kind: Any, record: Record) -> Mapping[str, Any]:
-    """The fields of a record that this release knows: while one release replaces another, and after a step back, records of a later one
-    are read.
+    """Return the fields of a record that this release knows.
 
-    A service account has none that could be passed over: what we don't know might narrow what it may do.
+    During an upgrade and after a downgrade, gate reads records of a later release.  Service accounts do not use this function, because
+    an unknown field might restrict their access.
     """
     names = _names(kind)
     return record.data if record.data.keys() <= names else {name: value for name, value in record.data.items() if name in names}
 
 
-# Errors of reading a value from a record that can't be one.
+# Errors that reading a value from a malformed record raises.
 MALFORMED = (TypeError, ValueError, KeyError, AttributeError)
 
 
@@ -90,7 +90,7 @@ def report_malformed(type: str, id: str, error: Exception) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RecordValue:
-    """Value inside a record: the fields of a dataclass."""
+    """Value inside a record, with the fields of a dataclass."""
 
     def to_data(self) -> dict[str, Any]:
         return asdict(self)
@@ -101,7 +101,7 @@ class RecordValue:
 
     @classmethod
     def parse(cls, record: Record) -> Self | None:
-        """Return the value in a record; None, with a warning, where it is malformed: it must keep nobody from reading the others."""
+        """Return the value in a record, or None with a warning if it is malformed, so that the other records remain readable."""
         try:
             return cls.from_record(record)
         except MALFORMED as error:
@@ -111,12 +111,12 @@ class RecordValue:
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord(RecordValue):
-    """A signed-in browser.  `claims` are the ID token's, overlaid with userinfo's; times are Unix seconds."""
+    """Session of a browser.  `claims` are those of the ID token, overlaid with those of userinfo; times are Unix seconds."""
 
     id: str
     user_id: str  # "<provider>/<subject>"
     subject: str
-    provider: str  # its id
+    provider: str  # provider id
     issued_at: float
     expires_at: float
     claims: Mapping[str, Any] = field(default_factory=dict)
@@ -126,16 +126,16 @@ class SessionRecord(RecordValue):
     access_token_expires_at: float | None = None
     client_address: str = ""
     user_agent: str = ""
-    tokens_received_at: float = 0.0  # by the last refresh; 0 where they are the sign-in's
-    unverified_id_token: str = field(default="", repr=False)  # came with the last refresh, not looked at yet
+    tokens_received_at: float = 0.0  # time of the last refresh; 0 if the tokens are those of the sign-in
+    unverified_id_token: str = field(default="", repr=False)  # from the last refresh, not verified yet
     manually_refreshed_at: float = 0.0
-    userinfo_claims: tuple[str, ...] = ()  # those that the userinfo endpoint has told since the ID token came
-    superseded_ids: tuple[str, ...] = ()  # ids of this browser's weaker sessions, which other hosts may still have
-    issuer: str = ""  # whose word it is
+    userinfo_claims: tuple[str, ...] = ()  # names of claims from the userinfo endpoint since the ID token was issued
+    superseded_ids: tuple[str, ...] = ()  # ids of this browser's weaker sessions, which other hosts may still use
+    issuer: str = ""  # issuer of the claims
 
     @property
     def effective_issuer(self) -> str:
-        """The issuer at the sign-in; "" where nobody knows."""
+        """Issuer at the sign-in; "" if unknown."""
         return self.issuer or issuer_in(self.claims)
 
     @property
@@ -144,7 +144,7 @@ class SessionRecord(RecordValue):
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
-        """The session; ValueError or TypeError where the record can't be one."""
+        """Return the session in a record.  Raises ValueError or TypeError if it is malformed."""
         tuples = {name: tuple(record.data.get(name, ())) for name in ("superseded_ids", "userinfo_claims")}
         session = cls(**{**known_fields(cls, record), **tuples})
         _check_issuer(record)
@@ -159,14 +159,15 @@ class SessionRecord(RecordValue):
 
 
 def issuer_in(claims: Mapping[str, Any]) -> str:
-    """The ID token's `iss`, which userinfo can't replace (authenticate/provider/provider_client.py); "" where there was none."""
+    """Return `iss` of the ID token, which userinfo cannot replace (authenticate/provider/provider_client.py); "" if absent."""
     issuer = claims.get("iss")
     return issuer if isinstance(issuer, str) else ""
 
 
 def auth_time_in(claims: Mapping[str, Any], issued_at: float) -> float:
-    """Unix seconds when a person proved who they are (`auth_time`), never after the session began; 0 where the provider does not say, or
-    what it says can't be read: the session may have begun with what it remembered of them.
+    """Return when the user authenticated (`auth_time`, Unix seconds), at most `issued_at`.
+
+    Returns 0 if the claim is missing or invalid, because the provider may have reused an earlier sign-in.
     """
     value = claims.get("auth_time")
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -176,7 +177,7 @@ def auth_time_in(claims: Mapping[str, Any], issued_at: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class UserRecord(RecordValue):
-    """A person as the identity provider describes them; `email_verified` is None where it says nothing."""
+    """User as described by the identity provider; `email_verified` is None if the provider does not send it."""
 
     id: str  # "<provider>/<subject>"
     email: str = ""
@@ -184,7 +185,7 @@ class UserRecord(RecordValue):
     name: str = ""
     claims: Mapping[str, Any] = field(default_factory=dict)
     last_sign_in_at: float = 0.0
-    issuer: str = ""  # whose word it is
+    issuer: str = ""  # issuer of the claims
 
     @property
     def effective_issuer(self) -> str:
@@ -193,7 +194,7 @@ class UserRecord(RecordValue):
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccountRecord(RecordValue):
-    """A program that gets in without a person; of its secret only a hash is kept.  The record expires with it."""
+    """Service account; only a hash of its secret is stored.  The record expires with the account."""
 
     name: str
     groups: tuple[str, ...]
@@ -204,20 +205,20 @@ class ServiceAccountRecord(RecordValue):
     rotated_at: float = 0.0
     previous_secret_hash: str = field(default="", repr=False)
     previous_secret_expires_at: float = 0.0
-    permissions: tuple[str, ...] = ()  # at the API (databroker/permissions.py)
-    # Whom a secret of it was shown to, or of the program that made it: ids and addresses of people, and the program's id.
+    permissions: tuple[str, ...] = ()  # for the API (databroker/permissions.py)
+    # Principals that have seen a secret of this account or of the account that created it: ids and addresses of users, ids of accounts.
     secret_viewers: tuple[str, ...] = ()
-    # The hash of the secret by which another account made it at the API: it is good for as long as that secret is.
+    # Hash of the secret with which another account created this one through the API: the account is valid only while that secret is.
     creator_secret_hash: str = field(default="", repr=False)
 
     @property
     def creator(self) -> str:
-        """The name of the account that made it, "" where people did."""
+        """Name of the account that created it; "" if a user created it."""
         kind, _, name = self.created_by.partition("/")
         return name if kind == SERVICE_ACCOUNT else ""
 
     def vouches_until(self, created: "ServiceAccountRecord") -> float:
-        """The end of the secret by which this account made the other; 0 where it is not a secret of this account any more."""
+        """Return when the secret expires with which this account created `created`; 0 if it is no longer a secret of this account."""
         match created.creator_secret_hash:
             case "":
                 return 0.0
@@ -235,9 +236,9 @@ class ServiceAccountRecord(RecordValue):
 
 @dataclass(frozen=True, slots=True)
 class DirectoryUser(RecordValue):
-    """A person as the directory knows them: `id` is "<provider>/<subject>", `group_ids` what they belong to.
+    """User in the directory: `id` is "<provider>/<subject>", `group_ids` are the ids of the user's groups.
 
-    `is_deactivated`: the provider has said (SCIM) that they must not get in any more.
+    `is_deactivated`: the provider has deactivated the user by SCIM, so access is denied.
     """
 
     id: str
@@ -245,10 +246,10 @@ class DirectoryUser(RecordValue):
     name: str = ""
     group_ids: tuple[str, ...] = ()
     is_deactivated: bool = False
-    issuer: str = ""  # of whose people it is said; "" of the operator's file, which counts for all
+    issuer: str = ""  # issuer whose users the directory describes; "" for the operator's file, which applies to all issuers
 
     def to_data(self) -> dict[str, Any]:
-        # `asdict` copies each of two million memberships: two fifths of the time of a large reading.
+        # Not `asdict`, because it copies each of two million memberships: two fifths of the time of a large sync.
         data: dict[str, Any] = {"id": self.id, "email": self.email, "name": self.name, "group_ids": self.group_ids}
         if self.is_deactivated:
             data["is_deactivated"] = True
@@ -262,12 +263,12 @@ class DirectoryUser(RecordValue):
 
 @dataclass(frozen=True, slots=True)
 class DirectoryGroup(RecordValue):
-    """A group as the directory knows it."""
+    """Group in the directory."""
 
     id: str
     name: str = ""
     email: str = ""
-    issuer: str = ""  # as of a DirectoryUser
+    issuer: str = ""  # as in DirectoryUser
 
     def to_data(self) -> dict[str, Any]:
         data = {"id": self.id, "name": self.name, "email": self.email}
@@ -286,9 +287,9 @@ def _check_issuer(record: Record) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryRunRecord(RecordValue):
-    """A reading of the whole directory: `began` is Unix seconds, `error` is empty where it succeeded."""
+    """One sync of a whole directory: `started_at` is Unix seconds, `error` is empty if it succeeded."""
 
-    id: str  # sorts by when it began
+    id: str  # sorts by start time
     source: str
     triggered_by: str
     started_at: float
@@ -304,7 +305,7 @@ class DirectoryRunRecord(RecordValue):
 
 @dataclass(frozen=True, slots=True)
 class PublishedKey(RecordValue):
-    """The public half of a key that some process signs with, or did; `jwk` is as upstreams are served it (RFC 7517)."""
+    """Public key of a current or former signing key of any process; `jwk` is as published to upstreams (RFC 7517)."""
 
     jwk: Mapping[str, str]
     expires_at: float  # Unix seconds
@@ -315,11 +316,11 @@ class PublishedKey(RecordValue):
 
 @dataclass(frozen=True, slots=True)
 class PortalPreferences(RecordValue):
-    """What a person has made of their start page: the addresses of their favourites, and of what they opened there, the last one first."""
+    """A user's start page: URLs of the favourites, and of recently opened applications, the latest first."""
 
     favourites: tuple[str, ...] = ()
     recent: tuple[str, ...] = ()
-    issuer: str = ""  # whose person it is, as of a session
+    issuer: str = ""  # issuer of the user, as in SessionRecord
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
@@ -329,9 +330,9 @@ class PortalPreferences(RecordValue):
 
 @dataclass(frozen=True, slots=True)
 class ProgrammaticClient(RecordValue):
-    """A program that a person let act for them at `host`, by the session that its id begins with; `redirect_host` is where its token went.
+    """Client application that a user authorized for `host`; the record's id starts with the session's id.
 
-    `allowed` is Unix seconds.
+    `redirect_host` received the token.  `authorized_at` is Unix seconds.
     """
 
     host: str
@@ -341,20 +342,23 @@ class ProgrammaticClient(RecordValue):
 
 @dataclass(frozen=True, slots=True)
 class SessionIndexEntry(RecordValue):
-    """Link from one of the provider's sessions to one of ours; its id names both (authenticate/session/session_index.py)."""
+    """Link from a session at the provider to a gate session; its id names both (authenticate/session/session_index.py)."""
 
     subject: str  # `sub` of its ID token
 
 
 @dataclass(frozen=True, slots=True)
 class LogoutMarker(RecordValue):
-    """Note that somebody has signed out at the provider, who said so at `issued` (Unix seconds)."""
+    """Marker that a user has signed out at the provider; `issued_at` is when the provider sent the logout (Unix seconds)."""
 
     issued_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRefreshRequest(RecordValue):
-    """Wish that the tokens of the session with this id, received at `received`, be refreshed; it is gone when nothing more will come."""
+    """Request to refresh the tokens of the session with this id; it is deleted when the attempt has finished.
+
+    `tokens_received_at` identifies the tokens to replace.
+    """
 
     tokens_received_at: float

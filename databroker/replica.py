@@ -1,4 +1,4 @@
-"""Replica of the data broker: a bounded read cache, kept right by the change stream."""
+"""Replica of the data broker: a bounded read cache that the change stream keeps current."""
 
 import asyncio
 import time
@@ -22,17 +22,17 @@ from foundation.tasks import spawn
 
 log = structlog.get_logger(__name__)
 
-MAX_SESSIONS = 100_000  # and as many users, directory users and groups
-# So late at most does it see that a broker is back: until then records that were changed meanwhile may still be served.
+MAX_SESSIONS = 100_000  # the limit of every other type too
+# Maximum delay until the replica notices that the broker is back.  Until then it may serve records that have changed.
 MAX_BACKOFF = 1.0
-# Silence is no sign of life: so often at most is asked whether the copy is right, three times within the staleness.
+# Maximum interval of version checks, because a dead stream looks like an idle one.  There are three checks within `staleness`.
 POLL_INTERVAL = 5.0
-# Less silence than this is no loss, whatever the staleness.
+# Minimum time without a confirmation before the cache is dropped, even if `staleness` is shorter.
 MIN_SILENCE = 3.0
 
 
 class Unknown(Enum):
-    """Result for a record of which the cache holds nothing."""
+    """Result for a record that the cache knows nothing about."""
 
     UNKNOWN = "unknown"
 
@@ -41,7 +41,7 @@ class Unknown(Enum):
 
 
 UNKNOWN: Final = Unknown.UNKNOWN
-# What callbacks get when anything may have changed: drop whatever was derived from records.
+# Change that callbacks receive if anything may have changed: they drop everything derived from records.
 EVERYTHING: Final = RecordChange(0, "", "", None)
 
 ABSENCE_NOT_CACHED: Final = frozenset({SESSION, SERVICE_ACCOUNT})
@@ -50,15 +50,17 @@ type_and_id = tuple[str, str]
 
 
 class Replica:
-    """Cache of what was asked for, at most `max_records` of each type, sessions without their tokens, and only while `run()` follows the
-    change stream.
+    """Cache of requested records, at most `max_records` of each type, filled only while `run()` follows the change stream.
 
-    What is cached is served for `staleness` seconds after the last moment at which it is known to have been right, or until the stream
-    is back; then it is dropped, and every `get` asks the broker.  A line that goes silent tells nobody: so the broker is asked again
-    and again which version it is at, and what it says counts when the stream has brought as much.
+    Sessions are cached without their tokens.
 
-    That there is no such record is remembered too (most people are in no directory), except for sessions and service accounts:
-    whoever has just signed in, or was made, must be seen at once, not when the stream says so.
+    After the stream is lost, cached records are served until it is back, or for `staleness` seconds after they were last confirmed to be
+    current.  Then they are dropped, and every `get` queries the broker.  A dead connection is indistinguishable from an idle one, so the
+    replica polls the broker's version and confirms the cache once the stream has reached that version; without a confirmation in time it
+    drops the cache.
+
+    The absence of a record is cached too, because most users are in no directory.  The exceptions are sessions and service accounts:
+    a new one must be found immediately, without waiting for the stream.
     """
 
     def __init__(
@@ -89,23 +91,23 @@ class Replica:
         self._position = 0
         self._advanced = asyncio.Event()
         self.health = HealthTracker(clock)  # of the change stream
-        # Grows whenever the cache is cleared: another server may number its changes from the beginning.
+        # Incremented whenever the cache is cleared, because another server may number its changes from the start.
         self.generation = 0
 
     @property
     def seen(self) -> str:
-        """Version up to which this copy is right, for another process's `catch_up`; empty while nothing is known."""
+        """Position of this replica for `catch_up` of another process; empty if the stream is not followed."""
         return f"{self._server_version}:{self._position}" if self._is_following else ""
 
     @property
     def is_following(self) -> bool:
-        """Whether every change is heard of as it comes."""
+        """Whether changes are received as they occur."""
         return self._is_following
 
     async def catch_up(self, seen: str, timeout: float) -> None:
-        """Return when nothing here is older than `seen`, another replica's; what does not arrive within `timeout` seconds is dropped.
+        """Wait until this replica has reached `seen`, the position of another replica; clear the cache after `timeout` seconds.
 
-        So a process that heard of a change is never answered from what was true before it.
+        This way a process that has received a change never gets a result from before the change.
         """
         server_version, _, version = seen.rpartition(":")
         try:
@@ -117,7 +119,7 @@ class Replica:
 
     @property
     def is_serving(self) -> bool:
-        """Whether what is cached may be served: while the stream is followed, and for the staleness after it."""
+        """Whether cached records may be served: while the stream is followed, and for `staleness` seconds after its loss."""
         return self._is_following or self._staleness_timer is not None
 
     def _has_reached(self, server_version: str, version: int) -> bool:
@@ -129,7 +131,7 @@ class Replica:
         self._advanced = asyncio.Event()
 
     def peek(self, type: str, id: str) -> Record | Unknown | None:
-        """The record if it is cached, without waiting; None where it is known that no such record exists (or it expired)."""
+        """Return the cached record without waiting, None if it is known to be absent or expired, else UNKNOWN."""
         if (cache := self._cache.get(type)) is None or id not in cache:
             return UNKNOWN
         record = cache.get(id)
@@ -139,30 +141,34 @@ class Replica:
 
     @property
     def writes(self) -> int:
-        """Number of changes of what is cached, whatever they were: as long as it stays, each `version` does, but for what expires."""
+        """Number of changes to the cache.  While it is unchanged, `version` returns the same for each record until the record expires."""
         return self._writes.number
 
     def count(self, type: str) -> int:
-        """Number of records that are cached."""
+        """Return the number of cached records of a type."""
         return len(self._cache[type])
 
     def version(self, type: str, id: str) -> int | Unknown | None:
-        """The version of what `peek` would find, for a tenth of its price: as long as it and `life` stay, the record is the same."""
+        """Return the version of the record that `peek` returns, at a tenth of the cost.
+
+        While it and `generation` are unchanged, the record is the same.
+        """
         if (cache := self._cache.get(type)) is None or id not in cache:
             return UNKNOWN
         return cache.version(id, self._clock())
 
     async def get(self, type: str, id: str) -> Record | None:
-        """The record, from the cache or from the broker; BrokerError.  Callers that miss the same id share one call."""
+        """Return the record from the cache or from the broker.  Concurrent misses of one id share a call.  Raises BrokerError."""
         if (known := self.peek(type, id)) is not UNKNOWN:
             return known
         key = (type, id)
         return await self._fetches.run(key, partial(self._fetch, key))
 
     def on_change(self, callback: Callable[[RecordChange], None]) -> None:
-        """Call `callback` inside the stream task for each change of our types, cached or not, after the cache has heard of it.
+        """Call `callback` in the stream task for each change of the replica's types, cached or not, after the cache is updated.
 
-        It gets EVERYTHING (compare with `is`) when the cache was cleared.  Where it raises all begins anew, with EVERYTHING.
+        It receives EVERYTHING (compare with `is`) if the cache was cleared.  If a callback raises, the cache is cleared and the stream
+        is followed again from the start.
         """
         self._callbacks.append(callback)
 
@@ -182,7 +188,7 @@ class Replica:
                     reason = str(error) or "timeout"
                     self.health.mark_down(reason)
                     log.warning("replica lost the change stream", reason=reason)
-                except Exception:  # of a callback: nobody goes on from what it missed, and everybody is told EVERYTHING next
+                except Exception:  # of a callback: clear, because it missed a change; the next connection sends EVERYTHING
                     log.exception("change callback failed")
                     self._clear(is_following=False)
                 await asyncio.sleep(next(backoff))
@@ -204,14 +210,14 @@ class Replica:
                     self._confirm_current(started_at)
 
     def _confirm_current(self, moment: float) -> None:
-        """Note that all that is cached is right at this moment of the loop's clock."""
+        """Record that the cache was current at `moment` of the loop's clock."""
         if self._staleness_timer is not None:
             self._staleness_timer.cancel()
         expires_at = moment + max(self.staleness, self._min_silence)
         self._staleness_timer = asyncio.get_running_loop().call_at(expires_at, self._drop_if_stale)
 
     async def _follow(self) -> None:
-        # Each beginning asks anew who the server is, so one that restarted (another server version) is never mistaken for the old one.
+        # The server version is read on each connection, so a restarted server is never mistaken for the previous one.
         started_at = asyncio.get_running_loop().time()
         server_version, position = await self._client.server_version(), FROM_START
         while True:
@@ -223,7 +229,7 @@ class Replica:
                     self._advance(position)
                 raise BrokerError("the change stream ended")
             except ResyncRequired as resync:
-                if position != FROM_START:  # it restarted and the line held: who it is now must be asked before its versions count
+                if position != FROM_START:  # the server restarted under the open stream: read its version before trusting positions
                     self._reset(is_following=False)
                     started_at = asyncio.get_running_loop().time()
                     server_version, position = await self._client.server_version(), FROM_START
@@ -237,11 +243,11 @@ class Replica:
                 log.info("replica follows the change stream", server_version=server_version, version=position)
 
     def _apply(self, change: RecordChange) -> None:
-        self._fetches.drop((change.type, change.id))  # what this one brings may be older than the change
+        self._fetches.drop((change.type, change.id))  # a fetch in progress may return a record from before the change
         cache = self._cache[change.type]
         if change.id in cache:
             version = cache.peek_version(change.id)
-            # Nothing says how old "no such record" is, so a change never fills it in: the next `get` asks.
+            # A cached absence has no version to compare, so a change drops it and the next `get` queries the broker.
             if version is None or (change.record is None and version < change.version):
                 cache.drop(change.id)
             elif version < change.version:
@@ -250,7 +256,7 @@ class Replica:
 
     async def _fetch(self, key: type_and_id) -> Record | None:
         record = without_non_policy_fields(await self._client.get(*key))
-        if self._fetches.is_current(key):  # no change has overtaken it
+        if self._fetches.is_current(key):  # no change arrived during the fetch
             self._store(key, record)
         return record
 
@@ -262,27 +268,27 @@ class Replica:
     def forget(self, type: str, id: str) -> None:
         """Drop a record that this process has deleted, before the stream reports the deletion."""
         self._fetches.drop((type, id))
-        if type in self._types:  # as for a change of the stream: no listener knows any other type
+        if type in self._types:  # as with a change from the stream: callbacks receive no other type
             self._cache[type].drop(id)
             self._notify(RecordChange(self._position, type, id, None))
 
     def invalidate(self) -> None:
-        """Drop what is cached: this process has stood still, and the changes that it missed may come after the questions that it missed."""
+        """Clear the cache after this process was suspended, because waiting requests may run before missed changes arrive."""
         self._reset(is_following=self._is_following)
 
     def _on_lost_stream(self) -> None:
-        """Handle the end of the stream: what is cached is all that may be served, and not for long."""
+        """Handle the loss of the stream: serve cached records for `staleness` seconds, or clear the cache if it is 0."""
         if self.staleness <= 0:
             self._reset(is_following=False)
             return
         self._is_following = False
-        self._fetches.clear()  # what these bring may be older than a change that we did not hear of
+        self._fetches.clear()  # these may return records from before a missed change
 
     def _drop_if_stale(self) -> None:
         log.warning("replica exceeded staleness limit", staleness=self.staleness)
         was_following = self._is_following
         self._reset(is_following=False)
-        if was_following and self._follow_timeout is not None:  # the stream does not know yet that it is dead
+        if was_following and self._follow_timeout is not None:  # the dead stream has not reported an error, so end it
             self._follow_timeout.reschedule(asyncio.get_running_loop().time())
 
     def _reset(self, *, is_following: bool) -> None:

@@ -1,4 +1,4 @@
-"""Data broker service of this process: its store, who may ask it, and what keeps store, replica and admin tables in step."""
+"""Data broker service of this process: its store or remote client, the replica, and their background tasks."""
 
 import asyncio
 import time
@@ -24,16 +24,16 @@ from foundation.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 
-# An expired session closes its open websockets when the sweep tells the change stream, so this is how late they may be.
+# Open WebSockets of an expired session are closed when the sweep deletes the session, so this is their maximum delay.
 SWEEP_INTERVAL = 0.5
 PART = "data broker"
 NOT_CONTACTED_YET = "not contacted yet"
-# About a millisecond among 100,000 records; requests are answered between two such steps.
+# Takes about a millisecond with 100,000 records; requests are served between two batches.
 SWEEP_BATCH = 100
 
 
 class DataBrokerService:
-    """The service; `start` and `stop` belong to the same event loop; records can be read and written before `start`."""
+    """Data broker service.  `start` and `stop` run in the same event loop.  Records can be read and written before `start`."""
 
     def __init__(
         self,
@@ -49,11 +49,12 @@ class DataBrokerService:
         writes_last_seen: bool | None = None,
         provider_claims: ProviderClaims | None = None,
     ):
-        """The records are in `store`, or `remote`: then another process clears the expired ones away.
+        """Use `store`, or `remote`, whose process deletes expired records.
 
-        `has_replica`: this process decides, or carries what a change may end.  `has_tables`: it has the admin.  `tells_activity`: it
-        writes into those tables when sessions were last seen, whoever has them; None for as `has_tables`.  `counted`: what is
-        shown there of providers' words.
+        `has_replica`: this process authorizes requests, or forwards connections that a change can end.
+        `has_tables`: this process serves the admin.
+        `writes_last_seen`: this process writes the last use of sessions to the admin tables; None: the same as `has_tables`.
+        `provider_claims`: claims that the admin displays as authoritative.
         """
         self._has_replica = has_replica
         self._has_tables = has_tables
@@ -70,7 +71,7 @@ class DataBrokerService:
         self._tasks: list[asyncio.Task[None]] = []
 
     def reconfigure(self, secrets: Sequence[bytes], staleness: float, provider_claims: ProviderClaims | None = None) -> None:
-        """Take over a new `shared_secret`, `session_staleness`, or what counts of providers' words: by that the tables are made anew."""
+        """Apply a new `shared_secret` and `session_staleness`.  Rebuild the admin tables if `provider_claims` changed."""
         if provider_claims != self._projection.provider_claims:
             self._projection.provider_claims = provider_claims
             if self._projection_task is not None:
@@ -94,7 +95,10 @@ class DataBrokerService:
             self._tasks.append(spawn(self._skew_monitor.run(store), name="the store's clock"))
 
     def readiness(self) -> ComponentStatus:
-        """Readiness: not without a word of the store, or of the other process, within the staleness."""
+        """Return the readiness.
+
+        It fails if the replica may not serve cached sessions, or, in a process without a replica, if the store does not respond.
+        """
         name, replica, store = PART, self.replica, self._skew_monitor.store_health
         if self._has_replica and not replica.is_following:
             reason = (

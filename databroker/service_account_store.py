@@ -1,4 +1,4 @@
-"""Service accounts: made, given a new secret, listed and revoked.  Whoever calls has written it into the audit log."""
+"""Service accounts: create, rotate, list and revoke.  The caller has recorded each change in the audit log."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -11,23 +11,23 @@ from databroker.store.base import VersionConflict
 from foundation.crypto.service_account_token import NAME, hash_token, new_token
 from foundation.errors import GateError
 
-# "Never" is a date that every clock can tell.
+# "Never" is a date that every clock can represent.
 NO_EXPIRY = 253_402_300_799.0  # the end of the year 9999
 KEEP_EXPIRY = 0.0
 MAX_GROUPS = 100
 MAX_GROUP_LENGTH = 255
-# What stands between the name of a program and the rest of the name of an account that it made.
+# Separator between the name of an account and the rest of the name of an account that it created.
 NAME_SEPARATOR = "--"
 
 
 class AccountError(GateError):
-    """A request that can't be carried out, and why: for the administrator who asked."""
+    """The request cannot be carried out; the message is for the administrator."""
 
     status = 400
 
 
 class AccountConflict(AccountError):
-    """Somebody has this name, or changes it at this moment."""
+    """The name is in use, or the account was changed concurrently."""
 
     status = 409
 
@@ -37,7 +37,7 @@ class NoSuchAccount(AccountError):
 
 
 class ServiceAccounts:
-    """Service accounts in the data broker.  AccountError, and BrokerError where the data broker can't be reached."""
+    """Store of service accounts in the data broker.  Methods raise AccountError and BrokerError."""
 
     def __init__(self, broker: BrokerClient, clock: Callable[[], float] = time.time):
         self._broker = broker
@@ -54,9 +54,10 @@ class ServiceAccounts:
         secret_viewers: Iterable[str] = (),
         creator_secret_hash: str = "",
     ) -> str:
-        """The new account's token, which is shown only once.  `lifetime` in seconds; None: it doesn't expire, unless `not_after`.
+        """Create an account and return its token, which is displayed only once.
 
-        `secret_viewers` and `creator_secret_hash` are those of ServiceAccountRecord.
+        `lifetime` is in seconds; with None the account does not expire before `not_after`.  `secret_viewers` and `creator_secret_hash`
+        are described in ServiceAccountRecord.
         """
         now, token = self._clock(), new_token(validate_name(name))
         expires_at, allowed = min(_expiry(now, lifetime), not_after), _validate_permissions(permissions)
@@ -80,9 +81,9 @@ class ServiceAccounts:
     async def rotate(
         self, name: str, overlap: float = 0.0, lifetime: float | None = KEEP_EXPIRY, secret_viewers: Iterable[str] = ()
     ) -> str:
-        """A new token; the old one is good for `overlap` seconds more.  With KEEP the end stays as it was.
+        """Return a new token.  The previous one remains valid for `overlap` seconds.
 
-        `secret_viewers` as of `create`.
+        `lifetime` is as in `create`; KEEP_EXPIRY leaves the expiry unchanged.  `secret_viewers` are added to the existing ones.
         """
         record = await self._broker.get(SERVICE_ACCOUNT, validate_name(name))
         if record is None:
@@ -116,9 +117,9 @@ class ServiceAccounts:
 
 
 def accounts_created_by(name: str, accounts: Iterable[ServiceAccountRecord]) -> list[str]:
-    """Names of accounts that this program has made by the API, and of what those have made, shorter names first.
+    """Return the names of the accounts that this account created through the API, recursively, shorter names first.
 
-    A maker that is gone is known by its name, with which the names of all begin that it made.
+    Accounts are also found if the account between them was revoked, because names start with the name of the creator.
     """
     by_name = {account.name: account for account in accounts}
     created = (account.name for account in by_name.values() if _is_created_by(name, account, by_name))
@@ -135,7 +136,7 @@ def _is_created_by(name: str, account: ServiceAccountRecord, by_name: Mapping[st
 
 
 def ended_with_creator(accounts: Iterable[ServiceAccountRecord], now: float) -> frozenset[str]:
-    """Names of accounts that are refused because an account that made them is gone, has expired or has another secret."""
+    """Return the names of accounts that are invalid because an account that created them was revoked, has expired or was rotated."""
     by_name = {account.name: account for account in accounts}
 
     def is_vouched_for(account: ServiceAccountRecord) -> bool:

@@ -1,4 +1,4 @@
-"""Session reader: the one way from a record to a session that may be used, and to its person."""
+"""Session reader: the only way from a record to a valid session and its user."""
 
 from collections.abc import Awaitable, Callable
 
@@ -15,13 +15,13 @@ log = structlog.get_logger(__name__)
 
 # enforcement-point: Identity: Session validity
 class SessionReader:
-    """Reader of one configuration: a session counts only while the provider that vouched for it is a configured one."""
+    """Reader for one configuration: a session is valid only while the provider that issued it is configured."""
 
     def __init__(self, options: Options):
         self.providers = options.providers
 
     def read(self, record: Record) -> SessionRecord | None:
-        """The session in a record; None where it makes no sense, or is another provider's: who has it signs in anew."""
+        """Return the session in a record, or None if it is malformed or of another provider.  The user then signs in again."""
         if (session := SessionRecord.parse(record)) is None:
             return None
         if not vouches(self.providers.get(session.provider), session):
@@ -37,18 +37,21 @@ class SessionReader:
 
 
 def vouches(provider: ProviderConfig | None, session: SessionRecord) -> bool:
-    """Whether the session is of this provider.  Its id alone says little: another may have had it, and subjects of two may be equal."""
+    """Return whether this provider issued the session.
+
+    The provider id is not enough, because another provider may have had it, and two providers may use the same subject.
+    """
     return provider is not None and session.provider == provider.id and matches_issuer(provider.issuer, session.effective_issuer)
 
 
 def user_for_session(session: SessionRecord, record: Record | None) -> UserRecord:
-    """The person as the session's own issuer describes them: none where the record is of another's, of the same id."""
+    """Return the user of a session; only the id if the record is missing or of another issuer."""
     user = UserRecord.from_record(record) if record is not None else None
     return user if user is not None and user.effective_issuer == session.effective_issuer else UserRecord(session.user_id)
 
 
 def directory_user_for_session(session: SessionRecord, record: Record | None) -> DirectoryUser | None:
-    """The session's person in the directory: None where the record is of another issuer's, of the same id."""
+    """Return the session's user in the directory; None if the record is missing or of another issuer."""
     user = DirectoryUser.from_record(record) if record is not None else None
     return user if user is not None and applies_to_issuer(user.issuer, session.effective_issuer) else None
 
@@ -56,7 +59,7 @@ def directory_user_for_session(session: SessionRecord, record: Record | None) ->
 async def find_directory_record(
     session: SessionRecord, provider: ProviderConfig | None, get: Callable[[str, str], Awaitable[Record | None]]
 ) -> Record | None:
-    """Return the directory's record of the session's account, or the one that deactivates it under another case of its id."""
+    """Return the directory record of the session's account, or one with the id in another case that deactivates it."""
     record = await get(DIRECTORY_USER, session.user_id)
     id = provider.deactivation_id(session.user_id) if provider is not None else session.user_id
     if id == session.user_id:
@@ -67,13 +70,16 @@ async def find_directory_record(
 
 
 def group_for_session(session: SessionRecord, record: Record | None) -> DirectoryGroup | None:
-    """The group in the directory, as `person_of`: two issuers may give one id to two groups, and rules go by their names, too."""
+    """Return the group in the directory; None if the record is missing or of another issuer.
+
+    Two issuers may use one id for two groups, and rules also match groups by name.
+    """
     group = DirectoryGroup.from_record(record) if record is not None else None
     return group if group is not None and applies_to_issuer(group.issuer, session.effective_issuer) else None
 
 
 def active_grants(holder: GrantSubject, record: Record | None) -> tuple[AccessGrant, ...]:
-    """The temporary access of a session's person: none where the record is of another issuer's, of the same id."""
+    """Return the grants of `holder` that were not revoked; none if the record is missing or of another issuer."""
     stored = UserGrants.from_record(record) if record is not None else None
     grants = stored.grants if stored is not None and (stored.user_id, stored.issuer) == holder else ()
     return tuple(grant for grant in grants if not grant.original_expires_at)

@@ -1,4 +1,4 @@
-"""Admin page of directory runs: when each directory was read last, and how the readings before ended."""
+"""Admin page of directory syncs: the last sync of each directory, and the history."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,9 +15,9 @@ from foundation.web.times import time_element
 
 
 def describe_last_success(now: float, prefix: str = "") -> str:
-    """Words about the last reading that had succeeded at `now` (Unix seconds), and how long ago that was; "" where there was none.
+    """Describe the last sync that had succeeded at `now` (Unix seconds), with its age; "" if there was none.
 
-    `prefix`: what the ids of records of this directory begin with.
+    `prefix` is the prefix of record ids of this directory.
     """
     at = datetime.fromtimestamp(now, UTC)
     run = DirectoryRun.objects.filter(id__startswith=prefix, error="", started_at__lte=at).order_by("-started_at").first()
@@ -27,7 +27,7 @@ def describe_last_success(now: float, prefix: str = "") -> str:
 
 
 class OutcomeFilter(admin.SimpleListFilter):
-    """Filter by success and failure."""
+    """Filter by success or failure."""
 
     title = "outcome"
     parameter_name = "outcome"
@@ -41,7 +41,7 @@ class OutcomeFilter(admin.SimpleListFilter):
 
 
 class ProviderFilter(admin.SimpleListFilter):
-    """Filter by whose directory was read, where there are several."""
+    """Filter by provider, if several have directories."""
 
     title = "provider"
     parameter_name = "provider"
@@ -54,7 +54,7 @@ class ProviderFilter(admin.SimpleListFilter):
 
 
 class DirectoryRunAdmin(ReadOnlyAdmin):
-    """Directory runs."""
+    """Admin page of directory syncs."""
 
     list_display = ["when", "provider", "triggered_by", "duration", "users", "groups", "added", "changed", "removed", "outcome"]
     list_display_links = ["when"]
@@ -96,7 +96,7 @@ class DirectoryRunAdmin(ReadOnlyAdmin):
 
 
 def latest_runs(options: Options) -> list[DirectoryRun]:
-    """The last reading of each directory, failed or not, by the names of their providers; of a sole one alone."""
+    """Return the latest sync of each directory, successful or not."""
     prefixes = [provider.record_id_prefix for provider in options.providers.values() if provider.has_directory]
     found = (DirectoryRun.objects.filter(id__startswith=prefix).order_by("-started_at").first() for prefix in prefixes)
     return [run for run in found if run is not None]

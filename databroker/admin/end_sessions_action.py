@@ -1,4 +1,4 @@
-"""Ending sessions from the admin: written into the audit log first, then in the store, which is the truth; their rows go at once."""
+"""Ending sessions in the admin: audited first, then deleted in the store and, immediately, in the admin's table."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -14,13 +14,13 @@ from databroker.models import Session, User
 from foundation.errors import BrokerError
 
 BATCH_SIZE = 500
-# An administrator waits for the page no longer than this; what is left then is ended by asking again.
+# Maximum time in seconds that an administrator waits for the page.  Repeating the action ends the remaining sessions.
 TIMEOUT = 15.0
 
 
 @dataclass(slots=True)
 class EndSessionsAction:
-    """One action of an administrator: at most `timeout` seconds of it."""
+    """Action of an administrator, limited to `timeout` seconds."""
 
     request: HttpRequest
     clock: Callable[[], float] = time.monotonic
@@ -33,7 +33,7 @@ class EndSessionsAction:
         self._deadline = self.clock() + self.timeout
 
     def end_sessions(self, ids: Iterable[str]) -> None:
-        """End these; BrokerError where the broker fails; `ended` counts those that had ended by then."""
+        """End sessions and count them in `ended`.  Raises BrokerError; `ended` then has the number so far."""
         remaining = list(ids)
         for start in range(0, len(remaining), BATCH_SIZE):
             if self._has_timed_out():
@@ -41,7 +41,7 @@ class EndSessionsAction:
             self._end(remaining[start : start + BATCH_SIZE])
 
     def end_all_sessions(self, user_ids: Iterable[str]) -> None:
-        """End all sessions of these people, also those that have no row yet."""
+        """End all sessions of these users, including sessions without a row yet."""
         users = {id for id in user_ids if id}
         if not users:
             return
@@ -68,7 +68,7 @@ class EndSessionsAction:
         broker = page_context(self.request).broker
         ids = list(dict.fromkeys([*async_to_sync(superseded_by)(broker, chosen), *chosen]))
         names = {row.pk: session_label(row) for row in Session.objects.select_related("user").filter(pk__in=ids)}
-        # First the log: what can't be told of must not be done.
+        # Audit first, so that an action that cannot be logged is not performed.
         record_actions(self.request, AuditAction.END_SESSION, [(id, names.get(id, id)) for id in ids], Session)
         deleted: list[str] = []
         try:
@@ -81,5 +81,5 @@ class EndSessionsAction:
             raise
         finally:
             self.ended += len(deleted)
-            # The projection would remove them a moment later, but the next page is shown before.
+            # Deleted here because the next page may be displayed before the projection deletes them.
             Session.rows.filter(pk__in=deleted).delete()

@@ -1,4 +1,4 @@
-"""The admin's pages about groups: those of a directory and those that a claim names, and where each comes from."""
+"""Admin pages of groups, with their origin: a directory, a claim, or both."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ UNCONFIGURED_HELP = "No user has groups. Configure {ways}."
 
 
 class OriginFilter(admin.SimpleListFilter):
-    """Filter by where groups come from."""
+    """Filter by origin."""
 
     title = "origin"
     parameter_name = "origin"
@@ -40,7 +40,7 @@ class OriginFilter(admin.SimpleListFilter):
 
 
 class GroupAdmin(ReadOnlyAdmin):
-    """Groups."""
+    """Admin page of groups."""
 
     list_display = ["id", "name", "email", "origin", "size"]
     list_filter = [OriginFilter]
@@ -57,7 +57,7 @@ class GroupAdmin(ReadOnlyAdmin):
         options = page_context(request).options
         members = Membership.objects.filter(group_id=OuterRef("pk")).order_by().values("group_id").annotate(number=Count("pk"))
         size = Coalesce(Subquery(members.values("number")), 0, output_field=IntegerField())
-        # What a column shows knows its row and no request.
+        # Annotations, because the methods of columns receive the row and not the request.
         annotations = {
             "claim": Value(_describe_claims(options)),
             "directory": _group_providers(options, _describe_directory),
@@ -85,7 +85,7 @@ class GroupAdmin(ReadOnlyAdmin):
 
 
 def help_text(options: Options, *, is_empty: bool) -> str:
-    """Where groups come from, and why they can't be changed here; where there are none, what to configure."""
+    """Describe where groups come from and that they are read-only, or, without a source, what to configure."""
     claim = any(provider.groups_claim for provider in options.providers.values())
     directories = [_describe_directory(provider) for provider in options.providers.values() if _has_directory(provider)]
     sources = " and ".join([_describe_claims(options)] * bool(claim) + directories)
@@ -97,7 +97,7 @@ def help_text(options: Options, *, is_empty: bool) -> str:
 
 
 def membership_origin(from_claim: bool, from_directory: bool, user_id: str, options: Options) -> str:
-    """Who says that this person is in a group."""
+    """Describe the origin of a user's membership in a group."""
     provider = options.providers.get(user_id.partition("/")[0], options.first_provider)
     return "; ".join([_describe_claims(options)] * from_claim + [_describe_directory(provider)] * from_directory)
 
@@ -108,7 +108,7 @@ def _describe_claims(options: Options) -> str:
 
 
 def _group_providers(options: Options, describe: Callable[[ProviderConfig], str]) -> Any:
-    """Words about the provider whose directory a group's row is of."""
+    """Return an expression for the description of the provider whose directory contains the group."""
     if options.identity_providers is None:
         return Value(describe(options.first_provider))
     cases = [When(id__startswith=each.record_id_prefix, then=Value(describe(each))) for each in options.providers.values()]

@@ -1,4 +1,4 @@
-"""Admin of rows that nobody edits, which all of our pages are made of."""
+"""Base classes of the read-only admin pages."""
 
 import hashlib
 from collections.abc import Callable
@@ -26,21 +26,19 @@ from databroker.models import AuditEntry, Session
 from databroker.records import Record
 from foundation.web.times import TimeForm, time_element
 
-# From here on nobody sees a row more or less.
+# In a longer list a slightly outdated count is not noticed.
 CACHE_ABOVE = 10_000
 CACHE_SECONDS = 30
 
 
 class CachedPaginator(Paginator):
-    """Paginator that keeps a large count for a while.  Small lists are counted each time: there an ended session must be gone from the
-    count as from the list.
-    """
+    """Paginator that caches large counts.  Small lists are counted each time, so that an ended session also leaves the count."""
 
     @cached_property
     def count(self) -> int:
         try:
             query = str(self.object_list.query)
-        except EmptyResultSet:  # a search that can find nothing has no query
+        except EmptyResultSet:  # a filter that matches no row compiles to no query
             return 0
         key = f"count:{hashlib.sha256(query.encode()).hexdigest()}"
         cached = cache.get(key)
@@ -52,15 +50,15 @@ class CachedPaginator(Paginator):
         return number
 
 
-# Key of Django's session for the session of ours that the admin was entered by; sign-ins by password have none.
+# Key of Django's session for the id of the gate session that opened the admin; password sign-ins have none.
 SESSION_KEY = "gate_session"
-# Those of our links and of Django's list filters.
+# Lookups of the admin's own links and of Django's list filters.
 _LOOKUPS = frozenset({"exact", "gte", "lt", "isnull"})
-MAX_LINKS = 100  # the full list of a group's members has pages, this one has an end
+MAX_LINKS = 100  # longer lists link to their paginated page
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):
-    """Admin of rows that nobody edits, because they are made from records; whoever was let into the admin may look at everything."""
+    """Read-only admin of rows that are projected from records.  Every administrator may view all of them."""
 
     actions: Any = None
     list_per_page = 50
@@ -69,8 +67,10 @@ class ReadOnlyAdmin(admin.ModelAdmin):
 
     @property
     def media(self) -> Media:
-        """Script of a list with actions, and no more: Django's others are for forms, and listen for the end of a page in a way that
-        browsers are about to drop."""
+        """Return only the script for list actions.
+
+        Django's other scripts are for forms, and use the `unload` event, which browsers are removing.
+        """
         return Media(js=["admin/js/actions.js"])
 
     def has_module_permission(self, request: HttpRequest) -> bool:
@@ -89,9 +89,9 @@ class ReadOnlyAdmin(admin.ModelAdmin):
         return False
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        """Whether a list may be narrowed by a query parameter, as its filters and our links do it.
+        """Return whether a query parameter may filter a list: only the lookups that filters and links use.
 
-        Django also allows `__regex`, which SQLite evaluates in Python: one link that an administrator opened could stop the process.
+        Django also allows `__regex`, which SQLite evaluates in Python, so a link that an administrator opens could block the process.
         """
         _, separator, kind = lookup.rpartition("__")
         return (not separator or kind in _LOOKUPS) and super().lookup_allowed(lookup, value, request)
@@ -104,12 +104,12 @@ class ReadOnlyAdmin(admin.ModelAdmin):
         return HttpResponseRedirect(self.changelist_url(AuditEntry, object_id=unquote(object_id)))
 
     def page(self, request: HttpRequest, template: str, title: str, **context: Any) -> TemplateResponse:
-        """Page of our own in the admin's frame."""
+        """Render a page in the layout of the admin."""
         request.current_app = self.admin_site.name
         return TemplateResponse(request, template, {**self.admin_site.each_context(request), "title": title, "opts": self.opts, **context})
 
     def get_record(self, request: HttpRequest, type: str, id: str) -> Record | None:
-        """Raises BrokerError."""
+        """Return the record from the data broker, or None.  Raises BrokerError."""
         return async_to_sync(page_context(request).broker.get)(type, id)
 
     def url(self, model: type[Model], page: str, *args: str) -> str:
@@ -122,7 +122,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):
         return format_html('<a href="{}">{}</a>', self.url(type(row), "change", row.pk), text or str(row))
 
     def row_links(self, rows: QuerySet, everything: str) -> SafeString:
-        """Links to the first hundred; `everything` is the address of the list that has them all."""
+        """Return links to the first MAX_LINKS rows, then one to `everything`, the URL of the full list."""
         first = list(rows[: MAX_LINKS + 1])
         lines = format_html_join("", "<div>{}</div>", ((self.row_link(row, _row_label(row)),) for row in first[:MAX_LINKS]))
         more = format_html('<div><a href="{}">All of them</a></div>', everything) if len(first) > MAX_LINKS else ""
@@ -130,10 +130,10 @@ class ReadOnlyAdmin(admin.ModelAdmin):
 
 
 class TablelessAdmin(ReadOnlyAdmin):
-    """Admin of a page that is no list of rows.  Its model has no table: the index lists models, so a page needs one to be listed by."""
+    """Admin page without rows.  Its model has no table; it exists because the admin's index lists models."""
 
     def get_urls(self) -> list[Any]:
-        # There is no row, so there are no pages of a row either.
+        # Without rows there are no pages of a row.
         return [url for url in super().get_urls() if (url.name or "").endswith("_changelist")]
 
 
@@ -145,7 +145,7 @@ def _row_label(row: Model) -> str:
 
 
 def time_column(field: str, form: TimeForm = "full", description: str = "") -> Callable[[Any, Any], str]:
-    """Method of a ModelAdmin, for `list_display` or `readonly_fields`.  `field` holds a datetime or None."""
+    """Return a ModelAdmin method for `list_display` or `readonly_fields` that displays `field`, a datetime or None."""
 
     @admin.display(description=description or field.removesuffix("_at").replace("_", " "), ordering=field)
     def display(model_admin: Any, row: Any) -> str:

@@ -1,4 +1,4 @@
-"""Details of one session or person from the store, beyond the admin's tables: facts and claims; nothing that opens anything."""
+"""Details of one session or user from the store that the admin's tables lack: facts and claims, without secrets."""
 
 import json
 import re
@@ -14,30 +14,30 @@ from databroker.records import Record, SessionRecord
 from foundation.errors import BrokerError
 from foundation.web.times import time_element
 
-# What the store has of each type that was asked for.
+# The record of each requested type, None if it does not exist.
 StoredRecords = tuple[Record | None, ...]
 Facts = list[tuple[str, str]]
 
-# What ties tokens together or comes with them; `_claim_sources` holds access tokens of other servers (OpenID Connect Core 5.6.2).
+# Claims that bind tokens to each other; `_claim_sources` may contain access tokens of other servers (OpenID Connect Core 5.6.2).
 _HIDDEN_CLAIMS = frozenset({"nonce", "at_hash", "c_hash", "s_hash", "jti", "sid", "_claim_names", "_claim_sources"})
 _SECRET_NAME = re.compile(r"token|secret|password|credential|assertion|private|api_?key|cookie", re.IGNORECASE)
 _JWT = re.compile(r"eyJ[\w-]{8,}\.[\w-]+\.")
-# Claims that are moments, in Unix seconds (RFC 7519 4.1; OpenID Connect Core 2 and 5.1).
+# Claims with Unix seconds (RFC 7519 4.1; OpenID Connect Core 2 and 5.1).
 _TIME_CLAIMS = frozenset({"auth_time", "exp", "iat", "nbf", "updated_at"})
 REDACTED = "(not shown)"
 MAX_VALUE_LENGTH = 1000
 
-# Every field of a session that may leave the store for a page.  A field that is added is a secret until it is written here.
+# Every field of a session that may be displayed on a page.  Other fields are secret.
 DISCLOSED_FIELDS = ("provider", "issued_at", "expires_at", "access_token_expires_at", "tokens_received_at", "manually_refreshed_at")
 
 
 def session_facts(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a session's record that a page may have, and whether it can be refreshed at all."""
+    """Return the fields of a session's record that may be displayed, and whether it has a refresh token."""
     return {**{name: data.get(name) for name in DISCLOSED_FIELDS}, "can_be_refreshed": bool(data.get("refresh_token"))}
 
 
 def claims(data: Mapping[str, Any]) -> Facts:
-    """The claims of a record as (name, value), without secrets, in order of name."""
+    """Return the claims of a record as (name, value), without secrets, in order of name."""
     stored_claims = data.get("claims")
     if not isinstance(stored_claims, Mapping):
         return []
@@ -50,7 +50,7 @@ def claims(data: Mapping[str, Any]) -> Facts:
 
 
 def format_claim(name: str, value: Any) -> str:
-    """A claim as people read it: moments as times, plain lists without brackets; what is nested stays JSON."""
+    """Format a claim for display: times as times, flat lists without brackets, nested values as JSON."""
     if isinstance(value, str):
         return value
     if name in _TIME_CLAIMS and isinstance(value, int | float) and (moment := to_datetime(value)):
@@ -61,7 +61,7 @@ def format_claim(name: str, value: Any) -> str:
 
 
 def fetch_or_message(fetch: Callable[[], StoredRecords]) -> StoredRecords | str:
-    """The broker's answer for a page; where it is away, words that say so."""
+    """Return the result of `fetch`, or a message if the data broker is unavailable."""
     try:
         return fetch()
     except BrokerError:
@@ -75,7 +75,7 @@ def render_claims(fetched: StoredRecords | str) -> SafeString | str:
 
 
 def render_session_facts(fetched: StoredRecords | str) -> SafeString | str:
-    """A session's life at the provider."""
+    """Render the facts of a session's tokens."""
     if isinstance(fetched, str):
         return fetched
     (record,) = fetched
@@ -87,7 +87,7 @@ def _facts(facts: Iterable[tuple[str, str]]) -> SafeString | str:
 
 
 def _session_rows(facts: Mapping[str, Any]) -> Facts:
-    """A session's life at the provider, in words."""
+    """Return the facts of a session's tokens with labels."""
     return [
         ("signed in at", str(facts["provider"] or "an unknown provider")),
         ("access token until", _format_time(facts["access_token_expires_at"])),
@@ -103,7 +103,7 @@ def _format_time(seconds: Any) -> str:
 
 
 def _token_values(data: Mapping[str, Any]) -> Iterator[str]:
-    """Texts of the record's fields that hold tokens, in case a provider repeats one as a claim."""
+    """Yield the tokens in a record, because a provider may repeat one as a claim."""
     for field in fields(SessionRecord):
         value = data.get(field.name)
         if _SECRET_NAME.search(field.name) and isinstance(value, str) and value:

@@ -1,4 +1,4 @@
-"""Admin page of service accounts: make one, give it a new secret, revoke it.  A secret is shown once, in the answer to the form."""
+"""Admin page of service accounts: create, rotate and revoke.  A secret is displayed once, in the response to the form."""
 
 from datetime import timedelta
 from typing import Any
@@ -25,7 +25,7 @@ UNAVAILABLE = "The data broker is unavailable; nothing was changed."
 
 
 class NewAccount(forms.Form):
-    """The form of a new account."""
+    """Form for a new account."""
 
     name = forms.CharField(
         max_length=63, help_text="a-z, 0-9 and hyphens. Rules refer to it in allowed_users: <code>service_account/NAME</code>"
@@ -49,7 +49,7 @@ class NewAccount(forms.Form):
 
 
 class ServiceAccountAdmin(ReadOnlyAdmin):
-    """Service accounts."""
+    """Admin page of service accounts."""
 
     list_display = ["id", "groups", "permissions", "ends", "used", "last_host", "renewed", "made", "created_by"]
     search_fields = ["id", "groups", "permissions", "created_by"]
@@ -57,7 +57,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
     ordering = ["id"]
     actions = ["rotate", "revoke"]
 
-    # The list has many columns: days are enough here.
+    # Dates only, because the list has many columns.
     ends = time_column("expires_at", "day")
     used = time_column("last_seen_at", "day", "last used")
     renewed = time_column("rotated_at", "day", "last new secret")
@@ -68,7 +68,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
 
     @method_decorator(csrf_protect)
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
-        """Creation in no transaction: the log must stay where the broker fails."""
+        """Create an account, outside a transaction, because the audit entry must remain if the broker fails."""
         form = NewAccount(request.POST or None)
         if request.method == "POST" and form.is_valid():
             name, cleaned = form.cleaned_data["name"], form.cleaned_data
@@ -112,7 +112,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
                 self._run_audited(request, AuditAction.REVOKE_ACCOUNT, name)
                 revoked += 1
             except AccountError:
-                continue  # somebody was faster
+                continue  # already revoked
             except BrokerError:
                 self.message_user(request, f"The data broker is unavailable; {revoked} revoked.", messages.ERROR)
                 return
@@ -133,7 +133,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
                 self.message_user(request, f"Created by {name} and no longer valid: {', '.join(created)}.", messages.WARNING)
 
     def _run_audited(self, request: HttpRequest, action: AuditAction, name: str, *arguments: Any, **more: Any) -> Any:
-        """Record and do: first the log, because what can't be told of must not be done."""
+        """Audit an action, then perform it, so that an action that cannot be logged is not performed."""
         record_actions(request, action, [(name, name)], ServiceAccount)
         accounts = ServiceAccounts(page_context(request).broker)
         work: Any = {
@@ -156,12 +156,15 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
         return response
 
     def change_view(self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None) -> HttpResponse:
-        """Redirect to the list, where everything is that there is to see."""
+        """Redirect to the list, which has all details."""
         return HttpResponseRedirect(self.changelist_url(ServiceAccount, q=object_id))
 
 
 def _secret_viewers(request: HttpRequest) -> tuple[str, ...]:
-    """Who sees the answer, as requests for access know people; who signed in by a password is nobody there, but may have an address."""
+    """Return the identifiers of the administrator, who sees the secret, as access requests use them.
+
+    An administrator with a password has no user id, and possibly an email address.
+    """
     names = (request.user.email,) if request.user.email else ()
     if (session_id := request.session.get(SESSION_KEY)) is None:
         return names

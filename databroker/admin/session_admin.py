@@ -1,4 +1,4 @@
-"""Admin pages of sessions, users and groups, to look at and to end sessions; and the audit log of what was done there."""
+"""Admin pages of sessions and users, with actions that end sessions, and of the audit log."""
 
 from collections.abc import Callable
 from typing import Any
@@ -49,7 +49,7 @@ class EndSessionsAdmin(ReadOnlyAdmin):
 
 
 class SessionAdmin(EndSessionsAdmin):
-    """Sessions."""
+    """Admin page of sessions."""
 
     list_display = ["user_name", "started", "expires", "seen", "last_host", "client_address", "browser"]
     list_display_links = ["user_name"]
@@ -71,13 +71,13 @@ class SessionAdmin(EndSessionsAdmin):
     readonly_fields = ["account", "started_full", "expires_full", "seen_full", "in_the_store", "claims"]
     actions = ["end_sessions", "end_all"]
 
-    # The list has many columns: short forms there, whole ones on the session's own page.
+    # Short formats in the list, because it has many columns; full ones on the session's page.
     started, started_full = time_column("started_at", "short"), time_column("started_at")
     expires, expires_full = time_column("expires_at", "short"), time_column("expires_at")
     seen, seen_full = time_column("last_seen_at", "short"), time_column("last_seen_at")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet:
-        # Not by a join, which would be made for every row before fifty of them are chosen.
+        # Not a join, because it would run for every row before the page is selected.
         return super().get_queryset(request).prefetch_related("user")
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet, search_term: str) -> tuple[QuerySet, bool]:
@@ -125,7 +125,10 @@ class SessionAdmin(EndSessionsAdmin):
 
     @method_decorator(csrf_protect)
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Deletion in no transaction: the log must stay where the broker fails, and a store in this database must not wait for our lock."""
+        """End a session outside a transaction.
+
+        The audit entry must remain if the broker fails, and a store in this database must not wait for the transaction's lock.
+        """
         session = self.get_object(request, unquote(object_id))
         context = {"title": "End this session?", "subtitle": session_label(session) if session else None, **(extra_context or {})}
         try:
@@ -138,11 +141,11 @@ class SessionAdmin(EndSessionsAdmin):
         EndSessionsAction(request).end_sessions([obj.pk])
 
     def log_deletions(self, request: HttpRequest, queryset: Any) -> None:
-        """Nothing: `EndSessionsAction` makes the entry."""
+        """Do nothing, because `EndSessionsAction` writes the audit entry."""
 
 
 class UserAdmin(EndSessionsAdmin):
-    """Users."""
+    """Admin page of users."""
 
     list_display = ["id", "address", "name", "signed_in"]
     list_filter = ["last_sign_in_at"]
@@ -192,7 +195,7 @@ class UserAdmin(EndSessionsAdmin):
 
 
 class AuditAdmin(ReadOnlyAdmin):
-    """The audit log."""
+    """Admin page of the audit log."""
 
     list_display = ["at", "actor", "actor_kind", "actor_id", "action", "object_name", "client_address"]
     list_display_links = ["at"]
@@ -202,7 +205,7 @@ class AuditAdmin(ReadOnlyAdmin):
         "client_address__startswith",
     ]
     search_help_text = "Actor, action, object, or address"
-    ordering = ["-id"]  # entries are numbered as they are made
+    ordering = ["-id"]  # entries are numbered in order of creation
     fields = ["at", "actor", "actor_kind", "actor_id", "client_address", "action", "object_type", "object_name", "object_id"]
     readonly_fields = ["at", "object_name"]
     actions = ["as_csv", "as_json"]
@@ -224,18 +227,18 @@ class AuditAdmin(ReadOnlyAdmin):
 
 
 def _newest_rows(chosen: QuerySet[AuditEntry]) -> QuerySet[AuditEntry]:
-    """The newest entries, as many as one answer should hold."""
+    """Return the newest entries, at most MAX_EXPORT_ROWS."""
     return chosen.order_by("-id")[:MAX_EXPORT_ROWS]
 
 
 def _attachment(response: HttpResponse, name: str) -> HttpResponse:
-    """Answer that a browser saves as a file and never shows: what it holds was written by others."""
+    """Set a header so that a browser saves the response and never renders it, because its content comes from other parties."""
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 
 
 def register(site: admin.AdminSite) -> None:
-    site.disable_action("delete_selected")  # sessions end: one name for one thing
+    site.disable_action("delete_selected")  # the action `end_sessions` replaces it
     site.register(Session, SessionAdmin)
     site.register(User, UserAdmin)
     site.register(AuditEntry, AuditAdmin)

@@ -1,4 +1,4 @@
-"""Values of access that ends by itself: what is stored of each, in one record a person."""
+"""Values of temporary access: all grants of a user are in one record."""
 
 import hashlib
 import math
@@ -9,12 +9,12 @@ from typing import Any, NamedTuple, Self
 from databroker.records import Record, RecordValue, known_fields
 
 MAX_REASON_LENGTH = 500
-# What has ended is kept for so long, in seconds: the admin and the API show it as expired.
+# Retention of ended grants in seconds, in which the admin and the API list them as expired.
 RETENTION_SECONDS = 86400.0
 
 
 class GrantSubject(NamedTuple):
-    """Who may have temporary access: an account with its issuer, or a person who has several (config/settings/linked_accounts.py)."""
+    """Holder of grants: an account with its issuer, or a user with linked accounts (config/settings/linked_accounts.py)."""
 
     id: str
     issuer: str
@@ -22,9 +22,9 @@ class GrantSubject(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AccessGrant(RecordValue):
-    """Access to one route from `since` until `until` (Unix seconds); `route` is its access key (config/routes/route.py).
+    """Temporary access to one route, with times in Unix seconds; `route` is its grant key (config/routes/route.py).
 
-    `route_name` names the route to people, `by` who gave the access, `why` what for.
+    `route_name` and `granted_by` are display names.
     """
 
     id: str
@@ -34,12 +34,12 @@ class AccessGrant(RecordValue):
     granted_by: str
     reason: str
     route_name: str = ""
-    revoked_at: float = 0.0  # the moment of an early end: no approval of before it counts
-    original_expires_at: float = 0.0  # when it would have ended, had it not been before its time; `until` is 0 then
+    revoked_at: float = 0.0  # time of a revocation; earlier approvals are ignored
+    original_expires_at: float = 0.0  # expiry before a revocation, which sets `expires_at` to 0
 
     @property
     def route_hash(self) -> str:
-        """Name of the route among the user's access, 16 hex digits: whatever access the user has there, one after the other, has it."""
+        """Id of the route among the user's grants, 16 hex digits.  Successive grants for one route have the same."""
         return hashlib.sha256(self.route.encode()).hexdigest()[:16]
 
     @property
@@ -47,7 +47,7 @@ class AccessGrant(RecordValue):
         return max(self.expires_at, self.original_expires_at) + RETENTION_SECONDS
 
     def is_expired(self, now: float) -> bool:
-        """Whether it expired within the last day: a revoked grant has no `expires_at`."""
+        """Return whether it expired within the last day.  False for a revoked grant, whose `expires_at` is 0."""
         return 0.0 < self.expires_at <= now < self.retained_until
 
     @classmethod
@@ -63,14 +63,14 @@ class AccessGrant(RecordValue):
 
 @dataclass(frozen=True, slots=True)
 class UserGrants(RecordValue):
-    """All temporary access of one person, at most one for each route; the record's id is their user id.
+    """All grants of one user, at most one active grant for each route; the record's id is the user id.
 
-    `issuer` is whose person it is, as of a session: two providers may give one id to two people.
+    `issuer` is the issuer of the user, because two providers may use one id for two users.
     """
 
     user_id: str
     issuer: str
-    display_name: str = ""  # for people to read
+    display_name: str = ""
     grants: tuple[AccessGrant, ...] = ()
 
     @classmethod

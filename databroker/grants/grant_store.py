@@ -1,4 +1,4 @@
-"""Temporary access in the data broker: given, listed and revoked.  Whoever calls has written it into the audit log."""
+"""Store of temporary access: grant, list and revoke.  The caller has recorded each change in the audit log."""
 
 import math
 import time
@@ -13,37 +13,38 @@ from foundation.errors import GateError
 from foundation.web.message import Message
 from foundation.web.plain_text import is_sanitized
 
-MAX_DURATION_SECONDS = 30 * 86400.0  # seconds
-# Somebody else may write the same person's record at that moment; as often in a row they don't.
+MAX_DURATION_SECONDS = 30 * 86400.0
+# Concurrent writes of one user's record are rare, so this limit is not reached in practice.
 MAX_ATTEMPTS = 5
-_EMPTY_RETENTION = 60.0  # seconds for which a record without anything is kept, so that no later writer can pass it over
+_EMPTY_RETENTION = 60.0  # seconds for which an empty record is stored, so that a concurrent writer gets a version conflict
 _INVALID_REASON = Message("give a reason of at most %(most)s printable characters")
 
 
 class AccessError(GateError):
-    """Access that can't be given or taken, and why: for the one who asked."""
+    """Temporary access cannot be granted or revoked; the message is for the user."""
 
     status = 400
 
 
 class GrantConflict(AccessError):
-    """Others wrote the same at that moment, each time: nothing was done, and it may be tried again."""
+    """Every attempt met a concurrent write.  Nothing was changed, and the caller may try again."""
 
     status = 409
 
 
 # enforcement-point: Authorization: Grants of temporary access
 class GrantStore:
-    """Temporary access of people.  AccessError, and BrokerError where the data broker can't be reached."""
+    """Store of temporary access.  Methods raise AccessError and BrokerError."""
 
     def __init__(self, broker: BrokerClient, clock: Callable[[], float] = time.time):
         self._broker = broker
         self._clock = clock
 
     async def grant(self, user: UserRecord, access: AccessGrant, approved: float = math.inf) -> None:
-        """Give access to a person, whom `user` names with their issuer, in place of what they have of the same route and ends earlier.
+        """Grant access to a user, in place of an active grant for the same route that expires earlier.
 
-        `approved` is the time of the last approval: an early end of the person's access to the route since then prevents it.
+        `approved` is the time of the last approval (Unix seconds).  Raises AccessError if the user's access to the route was revoked
+        since then, or if an active grant lasts at least as long.
         """
         access = validate_grant(access, self._clock())
 
@@ -51,7 +52,7 @@ class GrantStore:
             retained = self._retained(found, user)
             _require_not_revoked(retained, access, approved)
             if any(other.id == access.id for other in retained):
-                return None  # two finish what several have approved
+                return None  # two approvers completed the same request concurrently
             if any(other.route == access.route and other.expires_at >= access.expires_at > self._clock() for other in retained):
                 raise AccessError(Message("this user already has access that lasts longer; revoke it first"))
             grants = (*(other for other in retained if other.route != access.route or other.original_expires_at), access)
@@ -60,13 +61,13 @@ class GrantStore:
         await self._update(user.id, edit)
 
     async def active_for(self, user_id: str, issuer: str) -> list[AccessGrant]:
-        """What this person has."""
+        """Return the active grants of a user."""
         record, now = await self._broker.get(ACCESS_GRANT, user_id), self._clock()
         found = None if record is None else UserGrants.from_record(record)
         return [access for access in found.grants if access.expires_at > now] if found is not None and found.issuer == issuer else []
 
     async def find(self, user_id: str, id: str) -> tuple[UserGrants, AccessGrant] | None:
-        """One access by its id or its place, with its person; None where it has ended."""
+        """Return one grant by its id or `route_hash`, with its holder; None if it has ended."""
         record, now = await self._broker.get(ACCESS_GRANT, user_id), self._clock()
         found = None if record is None else UserGrants.from_record(record)
         grants = () if found is None else found.grants
@@ -80,14 +81,17 @@ class GrantStore:
         )
 
     async def revoke(self, user_id: str, route: str) -> bool:
-        """End the access that a user has to a route now, which may have replaced what the caller saw; False where there is none."""
+        """Revoke the active grants of a user for a route, also one that has replaced the grant that the caller saw.
+
+        Returns False if there is none.
+        """
 
         def edit(found: UserGrants | None) -> UserGrants | None:
             now = self._clock()
             ended = [] if found is None else [access for access in found.grants if access.route == route and access.expires_at > now]
             if found is None or not ended:
                 return None
-            # It stays as one that is over, so that nobody who finishes an approval at this moment gives it once more.
+            # Revoked grants remain in the record, so that a concurrent last approval does not create them again.
             grants = (
                 replace(access, expires_at=0.0, revoked_at=now, original_expires_at=access.expires_at) if access in ended else access
                 for access in found.grants
@@ -97,7 +101,7 @@ class GrantStore:
         return await self._update(user_id, edit)
 
     async def iter_grants(self, *, expired: bool = False) -> AsyncGenerator[tuple[UserGrants, AccessGrant]]:
-        """Yield each access that has not ended, with its person; or each that ended by itself, and is kept."""
+        """Yield each active grant with its holder, or with `expired` each retained grant that has expired."""
         now = self._clock()
         async for record in iter_records(self._broker, ACCESS_GRANT):
             if (found := UserGrants.parse(record)) is None:
@@ -107,14 +111,14 @@ class GrantStore:
                     yield found, access
 
     def _retained(self, found: UserGrants | None, user: UserRecord) -> tuple[AccessGrant, ...]:
-        """What goes on of what a record holds: nothing of another issuer's person."""
+        """Return the grants to retain from a record; none if it belongs to a user of another issuer."""
         if found is None or found.issuer != user.effective_issuer:
             return ()
         now = self._clock()
         return tuple(access for access in found.grants if access.retained_until > now)
 
     async def _update(self, user_id: str, edit: Callable[[UserGrants | None], UserGrants | None]) -> bool:
-        """Write what `edit` makes of a user's record; False where it is None.  AccessBusy."""
+        """Replace a user's record with the result of `edit`.  Return False if that is None.  Raises GrantConflict."""
 
         def edited(record: Record | None) -> Edited | None:
             value = edit(None if record is None else UserGrants.from_record(record))
@@ -135,14 +139,14 @@ def _require_not_revoked(retained: Iterable[AccessGrant], access: AccessGrant, a
 
 
 def validate_grant(access: AccessGrant, now: float) -> AccessGrant:
-    """Access that may be given, with its reason in one line; else AccessError."""
+    """Return the grant with a validated reason.  Raises AccessError if its expiry or reason is invalid."""
     if not 0 < access.expires_at - now <= MAX_DURATION_SECONDS:
         raise AccessError(Message("the expiry must be within the next 30 days"))
     return replace(access, reason=validate_reason(access.reason))
 
 
 def validate_reason(written: str) -> str:
-    """A reason as it may be shown to others: one line, without what can't be seen."""
+    """Return a reason in one line.  Raises AccessError if it is empty, too long, or has unprintable characters."""
     reason = " ".join(written.split())
     if not reason or len(reason) > MAX_REASON_LENGTH or not is_sanitized(reason):
         raise AccessError(_INVALID_REASON.with_params(most=MAX_REASON_LENGTH))

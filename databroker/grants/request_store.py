@@ -1,4 +1,4 @@
-"""Access that was asked for, in the data broker: requests that wait, with who has approved them so far."""
+"""Store of pending access requests, with their approvals."""
 
 import hashlib
 import json
@@ -16,11 +16,11 @@ from databroker.records import ACCESS_REQUEST, Record, RecordValue, known_fields
 from databroker.store.base import VersionConflict
 from foundation.web.message import Message
 
-# OPEN waits for approvers; APPROVED has them all, and its access is being given; OVER needs nothing more.
+# PENDING needs approvals; APPROVED has all of them, and its grant is being created; CLOSED is finished.
 PENDING, APPROVED, CLOSED = "open", "approved", "over"
-LIFETIME_SECONDS = 86400.0  # seconds that a request waits
-MAX_PENDING = 5  # of one person for one route
-_CLOSED_RETENTION = 60.0  # seconds for which a place is kept whose request is over
+LIFETIME_SECONDS = 86400.0  # lifetime of a request
+MAX_PENDING = 5  # for one user and route
+_CLOSED_RETENTION = 60.0  # seconds for which the slot of a closed request stays in use
 _QUOTA_MESSAGE = Message(
     "you already have %(times)s open requests for this application: wait for a decision, or withdraw one and request again a minute later",
     times=MAX_PENDING,
@@ -28,25 +28,25 @@ _QUOTA_MESSAGE = Message(
 
 
 class RequestQuotaExceeded(AccessError):
-    """Somebody asks again and again for the same."""
+    """The user already has the maximum number of requests for this route."""
 
     status = 429
 
 
 @dataclass(frozen=True, slots=True)
 class AccessApproval(RecordValue):
-    """Approval by a person, which counts for as long as the session lives in which it was given, and its person is an approver."""
+    """Approval by a user.  It is valid while the session of the approval is live and the user is an approver."""
 
     user_id: str
     session_id: str
     name: str
     approved_at: float  # Unix seconds
-    email: str = ""  # as of the request
-    secret_viewers: tuple[str, ...] = ()  # the account, and of a program all who could have said the same by it
+    email: str = ""  # as in AccessRequest
+    secret_viewers: tuple[str, ...] = ()  # the account; for a service account also the principals that have seen its secret
 
     @property
     def identifiers(self) -> frozenset[str]:
-        """What it is compared by: two with a name in common are one person's, who must not stand for two."""
+        """Identifiers of the approver.  Approvals with one in common count as one user's."""
         return _identifiers(self.user_id, self.email, *self.secret_viewers)
 
     @classmethod
@@ -57,15 +57,15 @@ class AccessApproval(RecordValue):
 
 @dataclass(frozen=True, slots=True)
 class AccessRequest(RecordValue):
-    """Request of a person for `duration` seconds of access to one route; `route` is its access key, times are Unix seconds.
+    """Request of a user for access to one route; `route` is its grant key, times are Unix seconds.
 
-    The record's id is a place that is used again; `nonce` is this request's alone, and becomes the id of the access.
+    The record's id is a slot that is reused; `request_id` is unique, and becomes the id of the grant.
     """
 
     request_id: str
     user_id: str
     issuer: str
-    display_name: str  # for people to read
+    display_name: str
     route: str
     route_name: str
     reason: str
@@ -73,9 +73,9 @@ class AccessRequest(RecordValue):
     requested_at: float
     state: str = PENDING
     approvals: tuple[AccessApproval, ...] = ()
-    grant_expires_at: float = 0.0  # the end of the access, once that is settled
-    email: str = ""  # canonical, verified or not: for `names` only
-    account_id: str = ""  # by which they asked: an account may become another person's
+    grant_expires_at: float = 0.0  # expiry of the grant, set on approval
+    email: str = ""  # canonical, possibly unverified; only for `identifiers`
+    account_id: str = ""  # account that sent the request, because an account may be linked to another user later
 
     @property
     def expires_at(self) -> float:
@@ -83,7 +83,7 @@ class AccessRequest(RecordValue):
 
     @property
     def identifiers(self) -> frozenset[str]:
-        """Names of who has asked, to be compared with those of an approval."""
+        """Identifiers of the requester, to compare with those of an approval."""
         return _identifiers(self.user_id, self.email, self.account_id)
 
     @classmethod
@@ -104,7 +104,7 @@ def _identifiers(*names: str) -> frozenset[str]:
 
 
 def slot_prefix(user_id: str, issuer: str, route: str = "") -> str:
-    """Beginning of the ids of a person's records, of one route's or of all."""
+    """Return the id prefix of a user's requests, for one route or for all."""
     user_digest = _digest([user_id, issuer])
     return f"{user_digest}-{_digest([route])}-" if route else f"{user_digest}-"
 
@@ -115,7 +115,7 @@ def _digest(names: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoredAccessRequest:
-    """Request with the place and the version of its record."""
+    """Request with the id and version of its record."""
 
     id: str
     version: int
@@ -123,20 +123,20 @@ class StoredAccessRequest:
 
 
 class AccessRequestStore:
-    """Requests for access.  BrokerError where the data broker can't be reached."""
+    """Store of access requests.  Methods raise BrokerError."""
 
     def __init__(self, broker: BrokerClient, clock: Callable[[], float] = time.time):
         self._broker = broker
         self._clock = clock
 
     async def check_quota(self, request: AccessRequest) -> None:
-        """TooManyAsked where there is none for this request, before anybody is told of it."""
+        """Raise RequestQuotaExceeded if there is no free slot, before the request is audited."""
         async for _ in self._free_slots(request):
             return
         raise RequestQuotaExceeded(_QUOTA_MESSAGE)
 
     async def add(self, request: AccessRequest) -> None:
-        """Let a request wait.  TooManyAsked: each place is written by one alone, so no flood gets past it."""
+        """Store a request in a free slot.  Raises RequestQuotaExceeded; concurrent requests cannot exceed the quota."""
         async for id, version in self._free_slots(request):
             try:
                 await self._put(id, request, version)
@@ -146,8 +146,10 @@ class AccessRequestStore:
         raise RequestQuotaExceeded(_QUOTA_MESSAGE)
 
     async def _free_slots(self, request: AccessRequest) -> AsyncGenerator[tuple[str, int]]:
-        """Free places, with the version that is there.  One whose request is over is free a minute later: to ask and withdraw, again and
-        again, would be a flood as well."""
+        """Yield the ids and record versions of free slots.
+
+        The slot of a closed request is free a minute later, so that repeated request and withdrawal is limited too.
+        """
         prefix = slot_prefix(request.user_id, request.issuer, request.route)
         for number in range(MAX_PENDING):
             record = await self._broker.get(ACCESS_REQUEST, f"{prefix}{number}")
@@ -158,21 +160,21 @@ class AccessRequestStore:
             yield f"{prefix}{number}", 0 if record is None else record.version
 
     async def find(self, id: str, request_id: str) -> StoredAccessRequest | None:
-        """The request that waits at this place; None where it is another one by now."""
+        """Return the pending request in this slot; None if the slot has another request."""
         record = await self._broker.get(ACCESS_REQUEST, id)
         stored = None if record is None else _from_record(record)
         return stored if stored is not None and stored.request.request_id == request_id and self._is_pending(stored) else None
 
     async def change(self, stored: StoredAccessRequest, request: AccessRequest) -> None:
-        """Write over the version that was read; VersionConflict where somebody else was first."""
+        """Replace the version that was read.  Raises VersionConflict after a concurrent write."""
         await self._put(stored.id, request, stored.version)
 
     async def close(self, stored: StoredAccessRequest) -> None:
-        """Note that a request needs nothing more; VersionConflict as of `change`."""
+        """Mark a request as closed.  Raises VersionConflict as `change` does."""
         await self.change(stored, replace(stored.request, state=CLOSED))
 
     async def close_all(self, user_id: str, issuer: str, route: str) -> None:
-        """Close each request that waits of this person for this route; AccessBusy where others change them each time."""
+        """Close all pending requests of a user for a route.  Raises GrantConflict if every attempt meets a concurrent write."""
         for _ in range(MAX_ATTEMPTS):
             pending = await self._pending(slot_prefix(user_id, issuer, route), MAX_PENDING)
             if not pending:
@@ -191,7 +193,7 @@ class AccessRequestStore:
         return [stored for stored in parsed if stored is not None and self._is_pending(stored)]
 
     async def iter_pending(self) -> AsyncGenerator[StoredAccessRequest]:
-        """Every request that waits, of everybody."""
+        """Yield the pending requests of all users."""
         async for record in iter_records(self._broker, ACCESS_REQUEST):
             if (stored := _parse_record(record)) is not None and self._is_pending(stored):
                 yield stored
@@ -214,9 +216,9 @@ def _parse_record(record: Record) -> StoredAccessRequest | None:
 
 
 async def end_early(broker: BrokerClient, user_grants: UserGrants, access: AccessGrant, clock: Callable[[], float] = time.time) -> bool:
-    """End access before its expiry; False where it is over already.  Raises AccessBusy and BrokerError.
+    """Revoke a grant before its expiry.  Return False if it has ended.  Raises GrantConflict and BrokerError.
 
-    Requests of the same person for the same route are closed first: an approval of one would restore what was ended.
+    Pending requests of the user for the route are closed first, because an approval would restore the access.
     """
     await AccessRequestStore(broker, clock).close_all(user_grants.user_id, user_grants.issuer, access.route)
     return await GrantStore(broker, clock).revoke(user_grants.user_id, access.route)

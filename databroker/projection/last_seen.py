@@ -1,5 +1,6 @@
-"""Session activity: when each session was last seen, and where; gathered in memory, written down every few seconds, or every minute where
-many come.
+"""Session activity: the last use of each session and its host, buffered in memory and written every few seconds.
+
+Under high load the interval grows up to a minute.
 """
 
 import asyncio
@@ -14,14 +15,14 @@ from foundation.errors import BrokerError
 log = structlog.get_logger(__name__)
 
 INTERVAL = 3.0
-# Writing takes no more of the time than this, so that requests do not feel it: the more have come, the longer the pause.
+# Maximum share of the time spent writing, so that requests are not delayed: the interval grows with the duration of a write.
 MAX_TIME_SHARE = 1 / 30
 MAX_INTERVAL = 60.0
 MAX_SESSIONS = 100_000
-# A session's row comes a moment after the session; what has none after this many seconds has ended.
+# The row of a new session appears after a short delay.  A session without a row after this many seconds has ended.
 MAX_ROW_WAIT = 2 * MAX_INTERVAL
 
-# Who comes with a token of a provider has no session, and no row.
+# Requests with a provider's bearer token have no session and no row.
 SKIPPED_PREFIX = "bearer/"
 
 # Session id -> (Unix seconds, host of the route).
@@ -29,8 +30,9 @@ Seen = Mapping[str, tuple[float, str]]
 
 
 class LastSeenBuffer:
-    """Buffer of what was seen.  `write` is called in a thread; it returns the ids that have no row (yet) and raises BrokerError where it
-    can't write.
+    """Buffer of session activity.
+
+    `write` is called in a thread.  It returns the ids without a row, and raises BrokerError if it cannot write.
     """
 
     def __init__(
@@ -51,7 +53,7 @@ class LastSeenBuffer:
         return f"<Activity {len(self._seen)} to write>"
 
     def record(self, session_id: str, now: float, route_host: str) -> None:
-        """Note a session; called for every request: one entry in a dict, and nothing for new sessions beyond the bound."""
+        """Record the use of a session, on every request.  Ignores further sessions if the buffer is full."""
         if session_id.startswith(SKIPPED_PREFIX):
             return
         if session_id in self._seen or len(self._seen) < self._max_sessions:
@@ -66,7 +68,7 @@ class LastSeenBuffer:
             pause = next_interval(time.monotonic() - started_at, self._interval)
 
     async def flush(self) -> None:
-        """Write what was seen since the last time; what could not be written waits for the next."""
+        """Write the buffered activity.  Activity that could not be written is retained for the next time."""
         if not self._seen:
             return
         seen, self._seen = self._seen, {}
@@ -82,5 +84,5 @@ class LastSeenBuffer:
 
 
 def next_interval(seconds: float, min_interval: float) -> float:
-    """Seconds until the next writing, after one that took so long."""
+    """Return the seconds until the next write, after one that took `seconds`."""
     return min(max(min_interval, seconds / MAX_TIME_SHARE), MAX_INTERVAL)

@@ -1,4 +1,4 @@
-"""Projection of the store into the admin's tables: the change stream says what was touched; rows are made from what the store has."""
+"""Projection of the store into the admin's tables: rows are rebuilt from the store for each id in the change stream."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -34,7 +34,7 @@ ADD: dict[type[models.Model], Callable[..., None]] = {
     DirectoryRun: rows.add_directory_run,
 }
 MODELS = {type: model for model, types in TYPES.items() for type in types}
-# SQLite has one writer: small batches with pauses leave the admin room for its own writes.
+# SQLite has one writer, so small batches with pauses let the admin write too.
 BATCH = 500
 PAUSE = 0.05
 
@@ -42,8 +42,9 @@ RowKeys = set[tuple[type[models.Model], str]]
 
 
 class Projection:
-    """Worker that reads the store anew for every row that changes, so neither the order of changes nor a repeated one can leave a wrong
-    row behind.
+    """Worker that keeps the tables current.
+
+    It reads the current records of every changed row, so reordered and repeated changes cannot leave an outdated row.
     """
 
     def __init__(
@@ -51,12 +52,12 @@ class Projection:
     ):
         self._client = client
         self.provider_claims = provider_claims
-        self._pause = pause  # seconds between two batches; a batch gathers changes for as long
+        self._pause = pause  # seconds between two batches, and for which a batch collects changes
         self._initial_backoff = initial_backoff  # seconds after the first failure
         self._position = FROM_START
 
     async def run(self) -> None:
-        """Follow the store forever, from a full load on; trouble with it or with the database is logged and tried again."""
+        """Load everything, then follow the store forever.  Errors of the store or the database are logged and retried."""
         self._position = FROM_START
         backoff = backoff_delays(self._initial_backoff)
         while True:
@@ -79,7 +80,7 @@ class Projection:
             await asyncio.sleep(wait)
 
     async def _step(self) -> None:
-        """One batch: wait for a change, gather what comes close upon it, write; a batch that can't be written is read again."""
+        """Wait for a change, collect the changes that follow closely, and write the batch.  A failed batch is read again."""
         touched: RowKeys = set()
         position = self._position
         async with aclosing(self._client.changes(position)) as changes:
@@ -99,9 +100,9 @@ class Projection:
         self._position = position
 
     async def _load(self) -> None:
-        """Full load: everything the store has, and then away with the rows that it has not: the tables are never empty meanwhile.
+        """Write all records of the store, then delete rows without a record, so that the tables are never empty.
 
-        Rows are made from the pages that are read.  What changes after the page was read is in the stream that follows.
+        Records that change after their page was read are in the stream that follows.
         """
         for model in TYPES:
             loaded: set[str] = set()
@@ -128,7 +129,7 @@ class Projection:
 
 
 async def build_batch(client: BrokerClient, touched: RowKeys, provider_claims: ProviderClaims | None) -> rows.RowBatch:
-    """Rows of these ids, as the store has their records now."""
+    """Return the rows of these ids from the current records of the store."""
     batch = rows.RowBatch(provider_claims)
     for model, id in sorted(touched, key=lambda entry: entry[1]):
         add_rows(batch, model, id, *[await client.get(type, id) for type in TYPES[model]])
@@ -138,7 +139,7 @@ async def build_batch(client: BrokerClient, touched: RowKeys, provider_claims: P
 async def build_batches(
     client: BrokerClient, model: type[models.Model], provider_claims: ProviderClaims | None, ids: set[str]
 ) -> AsyncGenerator[rows.RowBatch]:
-    """Rows of all records of a table, whose ids are added to `ids`."""
+    """Yield the rows of all records of a table, and add their ids to `ids`."""
     batch = rows.RowBatch(provider_claims)
     async for id, records in iter_joined_records(client, TYPES[model]):
         add_rows(batch, model, id, *records)
@@ -151,7 +152,7 @@ async def build_batches(
 
 
 async def iter_joined_records(client: BrokerClient, types: tuple[str, ...]) -> AsyncGenerator[tuple[str, tuple[Record | None, ...]]]:
-    """Each id that has a record of any of these types, in order, with its record of each."""
+    """Yield each id that has a record of any of these types, in order, with its record of each type or None."""
     pages = [iter_records(client, type) for type in types]
     firsts = [await anext(each, None) for each in pages]
     while ids := [record.id for record in firsts if record is not None]:
@@ -162,7 +163,7 @@ async def iter_joined_records(client: BrokerClient, types: tuple[str, ...]) -> A
 
 
 def _log_error(event: str, error: Exception) -> None:
-    """Log any error of the loop: without it the admin would show for ever what was once."""
+    """Log any error of the loop, which continues because otherwise the tables would stay outdated."""
     if isinstance(error, (BrokerError, Error)):
         log.warning(event, reason=str(error))
     else:
@@ -170,8 +171,9 @@ def _log_error(event: str, error: Exception) -> None:
 
 
 def add_rows(batch: rows.RowBatch, model: type[models.Model], id: str, *records: Record | None) -> None:
-    """Add rows of `records`, which are of the model's types, in their order.  One that no row can say is left out: it must not stop the
-    others.
+    """Add the row of `records`, one for each of the model's types and in that order.
+
+    A record that no row can represent is skipped with a warning, so that the others are written.
     """
     if not rows.is_storable(id):
         log.warning("record id not representable", table=model.__name__, id=id[:MAX_ID_LENGTH])

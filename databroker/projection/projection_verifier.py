@@ -1,4 +1,4 @@
-"""Check of the admin's tables: does each row say what its record in the store says, and has each record a row?"""
+"""Verification of the admin's tables: each row matches its record in the store, and each record has a row."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -11,13 +11,13 @@ from databroker.claims import ProviderClaims
 from databroker.projection import rows
 from databroker.projection.projection import BATCH, TYPES, RowKeys, build_batch, build_batches
 
-# Within this a running gate has written what changed a moment ago.
-SETTLE_SECONDS = 1.0  # seconds
+# Time in which a running gate writes recent changes.
+SETTLE_SECONDS = 1.0
 
 
 @dataclass(slots=True)
 class ProjectionVerifier:
-    """Check of all tables.  `records` counts those read, by table; `wrong` holds (table, id) of rows that are not as their records."""
+    """Verifier of all tables.  `records` is the number of records by table, `mismatches` the (table, id) of rows that differ."""
 
     client: BrokerClient
     provider_claims: ProviderClaims | None = None
@@ -26,9 +26,9 @@ class ProjectionVerifier:
     mismatches: RowKeys = field(default_factory=set)
 
     async def run(self) -> None:
-        """Compare everything; what differs is looked at again after a second, because it may just be changing.
+        """Compare all rows, and compare differing ones again after SETTLE_SECONDS, because they may be changing.
 
-        BrokerError where the store can't be asked, django.db.Error where the tables can't.
+        Raises BrokerError if the store is unavailable, django.db.Error if the database is.
         """
         suspects = set[tuple[type[models.Model], str]]()
         for model in TYPES:
@@ -38,7 +38,7 @@ class ProjectionVerifier:
         self.mismatches = await self._recheck(suspects)
 
     async def repair(self) -> None:
-        """Write what was found wrong; what is wrong still, because it can't be written, stays in `wrong`."""
+        """Rewrite the mismatches.  Rows that still differ remain in `mismatches`."""
         for part in _parts(self.mismatches):
             await sync_to_async(rows.write)(await build_batch(self.client, part, self.provider_claims))
         self.mismatches = await self._recheck(self.mismatches)

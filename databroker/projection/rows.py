@@ -1,4 +1,4 @@
-"""Rows of the admin's tables, made from records; writes them, and removes what no record backs."""
+"""Rows of the admin's tables: built from records, written, and deleted if they have no record."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,21 +15,24 @@ from databroker.records import Record, issuer_in
 from foundation.email_address import canonical_email, display_name
 from foundation.errors import BrokerError
 
-# Columns that no record of the row's own fills: a session that is refreshed keeps them, as does a group that is renamed.
+# Columns that are not in the row's record, so an update from the record preserves them.
 LAST_SEEN_COLUMNS = ("last_seen_at", "last_host")
 PRESERVED_COLUMNS = (*LAST_SEEN_COLUMNS, "from_claim")
 COUNTS = ("users", "groups", "added", "changed", "removed", "requests")
 BATCH_SIZE = 500
 END_OF_TIME = 253_402_300_800
 MODELS: tuple[type[models.Model], ...] = (Group, User, Session, ServiceAccount, DirectoryRun)
-# A service account is seen under the id that its identity has in place of a session's.
+# Prefix of ids of service accounts in session activity.
 ACCOUNT_PREFIX = "service_account/"
 
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
-    """Rows to write and ids to remove.  `members` says who is in which group; `counted` says what counts of a
-    provider's words: groups besides the directory's, and addresses."""
+    """Rows to write and ids to delete.
+
+    `members` are the memberships of the users in `upserts`.  `provider_claims` decides which groups and addresses in claims are
+    authoritative.
+    """
 
     provider_claims: ProviderClaims | None = None
     upserts: list[models.Model] = field(default_factory=list)
@@ -57,9 +60,9 @@ def add_session(rows: RowBatch, id: str, session: Record) -> None:
 
 
 def add_user(rows: RowBatch, id: str, user: Record | None, directory_user: Record | None) -> None:
-    """Add a person, whom two records describe; what they told us at sign-in is newer than what the directory has.
+    """Add a user from the record of the sign-in and the directory record; the sign-in takes precedence.
 
-    Where it has another issuer's person of the same id, the row is of the one who has signed in.
+    A directory record of another issuer is ignored.
     """
     user_data = user.data if user else {}
     directory_data = directory_user.data if directory_user and _is_same_user(user_data, directory_user.data) else {}
@@ -84,10 +87,10 @@ def add_user(rows: RowBatch, id: str, user: Record | None, directory_user: Recor
 def _select_addresses(
     provider_claims: ProviderClaims | None, id: str, user_data: Mapping[str, Any], directory_data: Mapping[str, Any]
 ) -> tuple[str, str]:
-    """Return the address by which a user may be named and found, and the one by which they may not.
+    """Return a user's authoritative email address, and another one that does not identify the user; each may be "".
 
-    The sign-in's must be verified, and the directory's must not be the very one that the sign-in calls unverified; both must be the
-    provider's to assert.  Part of an address is another address.
+    An address of the sign-in must be verified.  An address of the directory must differ from an unverified one of the sign-in.  The
+    provider must be allowed to assert either.  A truncated address is never authoritative, because it is another address.
     """
     signed_in_with, listed = _text(user_data, "email", 255), _text(directory_data, "email", 255)
     if provider_claims is None:
@@ -101,7 +104,7 @@ def _select_addresses(
 
 
 def _is_same_user(user_data: Mapping[str, Any], directory_data: Mapping[str, Any]) -> bool:
-    """Whether two records name one person."""
+    """Return whether two records describe one user."""
     claims = user_data.get("claims")
     issuer = user_data.get("issuer") or issuer_in(claims if isinstance(claims, Mapping) else {})
     return not issuer or applies_to_issuer(str(directory_data.get("issuer") or ""), str(issuer))
@@ -142,9 +145,9 @@ def add_directory_run(rows: RowBatch, id: str, run: Record) -> None:
 
 
 def write(rows: RowBatch) -> None:
-    """Write what differs, in one short transaction; call it in a thread.  Leaves no connection open behind it."""
+    """Write the differing rows in one short transaction.  Call in a thread; closes the thread's connection."""
     try:
-        # Looked at before the transaction, which keeps every other writer of SQLite waiting: mostly there is nothing to write.
+        # Compared before the transaction, because it blocks every other writer of SQLite, and usually there is nothing to write.
         written = {model: _changed_rows(model, rows.upserts_for(model)) for model in MODELS}
         old, new = _memberships(rows)
         groups = (
@@ -158,7 +161,7 @@ def write(rows: RowBatch) -> None:
             for model, differing in written.items():
                 _upsert(model, differing)
             Membership.rows.filter(pk__in=[member.pk for member in old]).delete()
-            Membership.rows.bulk_create(new, ignore_conflicts=True)  # another process may have been faster
+            Membership.rows.bulk_create(new, ignore_conflicts=True)  # another process may have written them
             for model in MODELS:
                 gone = model.rows.filter(pk__in=rows.deletes_for(model))
                 gone.update(in_directory=False, name="", email="", issuer="") if model is Group else gone.delete()
@@ -169,7 +172,7 @@ def write(rows: RowBatch) -> None:
 
 
 def find_differences(rows: RowBatch) -> set[tuple[type[models.Model], str]]:
-    """Rows, by table and id, that `write` would write or remove; call it in a thread."""
+    """Return (table, id) of the rows that `write` would write or delete.  Call in a thread."""
     try:
         found = {(model, row.pk) for model in MODELS for row in _changed_rows(model, rows.upserts_for(model))}
         for model in MODELS:
@@ -182,7 +185,7 @@ def find_differences(rows: RowBatch) -> set[tuple[type[models.Model], str]]:
 
 
 def _changed_rows(model: type[models.Model], rows: list[models.Model]) -> list[models.Model]:
-    """Rows that the table does not hold like this."""
+    """Return the rows that differ from the table."""
     if not rows:
         return []
     names = [field.attname for field in model._meta.concrete_fields if field.name not in PRESERVED_COLUMNS]
@@ -191,7 +194,7 @@ def _changed_rows(model: type[models.Model], rows: list[models.Model]) -> list[m
 
 
 def _memberships(rows: RowBatch) -> tuple[list[Membership], list[Membership]]:
-    """Memberships of these people that are no more, and those that are new; one that another source says as well is both."""
+    """Return the outdated and the new memberships of these users.  A membership whose sources changed is in both."""
     users = [*(row.pk for row in rows.upserts_for(User)), *rows.deletes_for(User)]
     existing = {_membership_key(member): member for member in Membership.objects.filter(user_id__in=users)} if users else {}
     expected = {_membership_key(member): member for member in rows.members}
@@ -205,7 +208,7 @@ def _membership_key(member: Membership) -> tuple[str, str, bool, bool]:
 
 
 def _unmarked_claim_groups(rows: RowBatch) -> set[str]:
-    """Groups that a claim names here and that have no row that says so."""
+    """Return the groups that a claim names and whose rows are not marked `from_claim`."""
     named = {member.group_id for member in rows.members if member.from_claim}
     for part in _chunks(named):
         named -= set(Group.objects.filter(pk__in=part, from_claim=True).values_list("pk", flat=True))
@@ -213,7 +216,7 @@ def _unmarked_claim_groups(rows: RowBatch) -> set[str]:
 
 
 def _stale_claim_flags(ids: set[str]) -> set[str]:
-    """Those of the groups whose rows say other of their memberships than these."""
+    """Return the groups whose `from_claim` does not match their memberships, or whose row is missing or obsolete."""
     found = set[str]()
     for part in _chunks(ids):
         rows = Group.objects.filter(pk__in=part).values_list("pk", "in_directory", "from_claim", _named_by_claim())
@@ -224,7 +227,7 @@ def _stale_claim_flags(ids: set[str]) -> set[str]:
 
 
 def _refresh_claim_flags(ids: list[str]) -> None:
-    """Write of groups whether claims name them.  A group that neither a record nor a claim knows has no row."""
+    """Update `from_claim` of groups.  Deletes groups without a record and without a claim."""
     Group.rows.bulk_create([Group(id=id, in_directory=False) for id in ids], ignore_conflicts=True)
     Group.rows.filter(pk__in=ids).update(from_claim=_named_by_claim())
     Group.rows.filter(pk__in=ids, in_directory=False, from_claim=False).delete()
@@ -235,7 +238,7 @@ def _named_by_claim() -> models.Exists:
 
 
 def ids_after(model: type[models.Model], after: str, limit: int) -> list[str]:
-    """Ids of rows that are to have a record, in order, behind `after`."""
+    """Return the ids after `after` of rows that must have a record, in order."""
     try:
         return list(_backed_by_record(model).filter(pk__gt=after).order_by("pk").values_list("pk", flat=True)[:limit])
     finally:
@@ -247,21 +250,21 @@ def _backed_by_record(model: type[models.Model]) -> Any:
 
 
 def _chunks(ids: set[str]) -> Iterator[list[str]]:
-    """In order: two processes that write the same rows must not wait for each other."""
+    """Yield sorted batches, so that two processes that write the same rows cannot deadlock."""
     ordered = sorted(ids)
     return (ordered[start : start + BATCH_SIZE] for start in range(0, len(ordered), BATCH_SIZE))
 
 
 @dataclass(frozen=True, slots=True)
 class LastSeen:
-    """When a session was last used (Unix seconds), and at which host."""
+    """Last use of a session: time (Unix seconds) and host."""
 
     seen_at: float
     host: str
 
 
 def load_last_seen(ids: Sequence[str]) -> dict[str, LastSeen]:
-    """Last use of each of these sessions, where one is known; call it in a thread."""
+    """Return the known last uses of these sessions.  Call in a thread."""
     try:
         rows = Session.objects.filter(pk__in=ids, last_seen_at__isnull=False).values_list("pk", "last_seen_at", "last_host")
         return {id: LastSeen(at.timestamp(), host) for id, at, host in rows if at is not None}
@@ -270,9 +273,9 @@ def load_last_seen(ids: Sequence[str]) -> dict[str, LastSeen]:
 
 
 def write_last_seen(seen: Mapping[str, tuple[float, str]]) -> set[str]:
-    """Write id of a session or service account -> when (Unix seconds), at which host; returns the ids that have no row.
+    """Write the last uses, by id of a session or service account: (Unix seconds, host).  Return the ids without a row.
 
-    Raises BrokerError; call it in a thread.
+    Call in a thread.  Raises BrokerError.
     """
     try:
         missing: set[str] = set()
@@ -289,13 +292,16 @@ def write_last_seen(seen: Mapping[str, tuple[float, str]]) -> set[str]:
 
 
 def _update_last_seen(model: type[models.Model], seen: Mapping[str, tuple[float, str]]) -> set[str]:
-    """Update of seen rows, to the second; not by `bulk_update`, which keeps the processor fifteen times as long: requests would feel it."""
+    """Update rows, to the second.  Return the ids without a row.
+
+    Not by `bulk_update`, because it takes fifteen times the processor time, which would delay requests.
+    """
     table, *names = (connection.ops.quote_name(name) for name in (model._meta.db_table, *LAST_SEEN_COLUMNS, "id"))
-    # Another process may have seen it later.
+    # Another process may have written a later use.
     newer = f"({names[0]} IS NULL OR {names[0]} <= %s)"
     statement = f"UPDATE {table} SET {names[0]} = %s, {names[1]} = %s WHERE {names[2]} = %s AND {newer}"  # noqa: S608 - names of the model
     column = model._meta.get_field("last_seen_at")
-    # Thousands are seen within a few seconds.
+    # Converted once for each second, because thousands of uses fall within a few seconds.
     seconds = {int(at) for at, _ in seen.values()}
     written = {second: column.get_db_prep_save(to_datetime(second), connection) for second in seconds}
     with transaction.atomic(), connection.cursor() as cursor:
@@ -322,15 +328,15 @@ def _text(data: Any, key: str, max_length: int) -> str:
 
 
 def sanitize_text(value: Any) -> str:
-    """Text without what PostgreSQL can't keep, NUL and halves of surrogate pairs: one such name must not stop all others."""
+    """Return text without NUL and lone surrogates, which PostgreSQL rejects, so that such a name does not fail the batch."""
     return str(value).replace("\0", "").encode(errors="replace").decode()
 
 
 def is_storable(id: str) -> bool:
-    """Whether an id can be stored as it is: another one in its place would be somebody else's."""
+    """Return whether an id can be stored unchanged, because a changed id would be that of another object."""
     return len(id) <= MAX_ID_LENGTH and sanitize_text(id) == id
 
 
 def to_datetime(seconds: Any) -> datetime | None:
-    """A datetime of Unix seconds; None also for what is no time before the year 10000."""
+    """Return the datetime of Unix seconds; None if the value is not a time between 1970 and the year 10000."""
     return datetime.fromtimestamp(seconds, UTC) if isinstance(seconds, int | float) and 0 < seconds < END_OF_TIME else None

@@ -1,4 +1,4 @@
-"""gRPC server of the data broker: what other processes ask, answered by this one's broker."""
+"""gRPC server of the data broker: serves this process's broker to other processes."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
@@ -15,18 +15,18 @@ from databroker.store.base import FROM_START, RecordChange, ResyncRequired
 from foundation.errors import BadRequest, BrokerError
 from foundation.tasks import spawn
 
-# A client that hears nothing for a few of these knows that the stream is dead (databroker/rpc/remote_broker.py).
+# Seconds between messages of an idle stream.  A client that misses several treats the stream as dead (databroker/rpc/remote_broker.py).
 HEARTBEAT = 1.0
 BATCH = 100
 PAGE = 500
-# A page is cut short before it outgrows what a client accepts (foundation/rpc/rpc_channel.py).
+# Maximum size of a page, below the message limit of clients (foundation/rpc/rpc_channel.py).
 PAGE_BYTES = 8 * 1024 * 1024
 
 Context: TypeAlias = grpc.aio.ServicerContext
 
 
 class DataBrokerRpc:
-    """The methods of databroker.proto.  Who calls was checked before (foundation/rpc/rpc_server.py)."""
+    """Methods of databroker.proto.  The caller has been authenticated (foundation/rpc/rpc_server.py)."""
 
     def __init__(self, broker: BrokerClient, *, heartbeat: float = HEARTBEAT):
         self._broker = broker
@@ -84,7 +84,7 @@ class DataBrokerRpc:
                 messages = [convert.change_to_pb(change, with_data=not request.without_data) for change in changes]
                 yield pb.SyncResponse(server_version=server_version, record_version=position, changes=messages)
         except ResyncRequired as resync:
-            # Read again: the store may have lost its memory under this very stream.
+            # Read again, because the store may have lost its data during this stream.
             server_version = await self._broker.server_version()
             yield pb.SyncResponse(server_version=server_version, start_over=True, record_version=resync.version)
 
@@ -103,7 +103,7 @@ class DataBrokerRpc:
         return pb.ReleaseLeaseResponse()
 
     async def _change_batches(self, since: int) -> AsyncGenerator[tuple[int, list[RecordChange]]]:
-        """(everything up to here was told, the changes): as they come, and an empty list as a heartbeat.  Raises as `changes` does."""
+        """Yield (position, changes): changes as they occur, or an empty list as a heartbeat.  Raises as `changes` does."""
         waiting: asyncio.Queue[RecordChange | BrokerError] = asyncio.Queue(BATCH)
         reader = spawn(self._pump(since, waiting), name="gRPC reader of the change stream")
         position = since
@@ -132,7 +132,7 @@ class DataBrokerRpc:
 async def _next_batch(
     waiting: "asyncio.Queue[RecordChange | BrokerError]", heartbeat: float
 ) -> tuple[list[RecordChange], BrokerError | None]:
-    """The waiting changes, or else the first that comes within a heartbeat; an error is always the last."""
+    """Return the queued changes, or wait up to a heartbeat for one.  An error ends the batch."""
     batch: list[RecordChange] = []
     try:
         async with asyncio.timeout(heartbeat):
@@ -148,7 +148,7 @@ async def _next_batch(
 
 
 def _fit_in_page(records: list[Record]) -> Iterator[pb.Record]:
-    """At least one record, then those that together stay below PAGE_BYTES."""
+    """Yield at least one record, and more while they fit into PAGE_BYTES."""
     size = 0
     for record in records:
         message = convert.record_to_pb(record)

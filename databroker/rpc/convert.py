@@ -1,4 +1,4 @@
-"""Protobuf messages of records, changes and leases, to and fro."""
+"""Conversion of records, changes and leases to and from protobuf messages."""
 
 import json
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def data_to_bytes(data: Mapping[str, Any]) -> bytes:
-    """JSON text of a record's data; TypeError for what JSON can't say."""
-    # What is frozen was looked at when it was.
+    """Return a record's data as JSON.  Raises TypeError for data that JSON cannot represent."""
+    # A FrozenDict was checked when it was created.
     if not isinstance(data, FrozenDict) and not all(isinstance(key, str) for key in _keys(data)):
         raise TypeError("keys of stored data must be text")
     return _encode(data).encode("utf-8", "surrogatepass")
 
 
 def data_from_bytes(data: bytes) -> Mapping[str, Any]:
-    """The data in JSON text; ValueError for what is no JSON object."""
+    """Return the data in JSON text.  Raises ValueError if it is not a JSON object."""
     value = json.loads(data.decode("utf-8", "surrogatepass")) if data else {}
     if not isinstance(value, dict):
         raise ValueError("stored data must be a JSON object")
@@ -37,7 +37,7 @@ def record_to_pb(record: Record, *, with_data: bool = True) -> pb.Record:
 
 
 def record_from_pb(record: pb.Record, data: Mapping[str, Any] | None = None) -> Record:
-    """The record in a message, with `data` where the message has left them out."""
+    """Return the record in a message, with `data` if the message was sent without it."""
     expires = record.expires if record.HasField("expires") else None
     held = data_from_bytes(record.data) if data is None else frozen_data(data)
     return Record(record.type, record.id, held, record.version, record.modified, expires)
@@ -62,7 +62,7 @@ def lease_from_pb(lease: pb.Lease) -> Lease:
 
 
 def _keys(value: Any) -> Any:
-    """Keys at every depth: json.dumps would write a number as text."""
+    """Yield the keys at every depth, because json.dumps would convert a numeric key to text."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield key

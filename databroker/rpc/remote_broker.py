@@ -1,4 +1,4 @@
-"""Remote data broker: a BrokerClient over gRPC, with the promises of a store."""
+"""Remote data broker: a BrokerClient over gRPC with the guarantees of a store."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -15,13 +15,13 @@ from databroker.store.base import Lease, RecordChange, ResyncRequired, VersionCo
 from foundation.errors import BrokerError
 from foundation.rpc.rpc_channel import RpcChannel, RpcError
 
-# So many heartbeats missed, and the stream counts as dead.
+# Silence after which the stream is treated as dead.
 STREAM_TIMEOUT = 3 * HEARTBEAT
-PAUSE = 0.05  # seconds before a broken stream is asked to go on
+PAUSE = 0.05  # seconds before a broken stream is resumed
 
 
 class SyncPosition(int):
-    """Version with the server that gave it: after a restart of the server the same number would mean something else."""
+    """Version together with the server version that issued it, because another server numbers its changes differently."""
 
     server_version: str
 
@@ -32,14 +32,14 @@ class SyncPosition(int):
 
 
 class RemoteBroker:
-    """Client whose calls wait for a broker that is away, for `grpc_client_timeout` together; then, or when it fails, BrokerError.
+    """Client whose calls wait for an unavailable broker, up to `grpc_client_timeout` in total, and then raise BrokerError.
 
-    A call is repeated only where that changes nothing: what could be taken for somebody else's write (`only_if_version`, `acquire`)
-    fails instead when its outcome is not known.
+    Only idempotent calls are retried.  A call whose retry could be mistaken for another client's write (`only_if_version`, `acquire`)
+    fails if its outcome is unknown.
     """
 
     def __init__(self, channel: RpcChannel, *, with_data: bool = True, silence: float = STREAM_TIMEOUT):
-        """Without `with_data` the change stream tells what was touched, and its records are empty."""
+        """Create a client.  Without `with_data` the records in the change stream have no data."""
         self._channel = channel
         self._with_data = with_data
         self._silence = silence
@@ -60,7 +60,7 @@ class RemoteBroker:
         return convert.record_from_pb(response.record, convert.data_from_bytes(sent))
 
     async def delete(self, type: str, id: str) -> bool:
-        """True where the record was there; False also where the first try of a repeated call removed it."""
+        """Delete the record.  Return whether it existed; False also if an earlier attempt of this call deleted it."""
         return bool((await self._call("Delete", pb.DeleteRequest(type=type, id=id), pb.DeleteResponse, idempotent=True)).existed)
 
     async def page(self, type: str, after: str, limit: int) -> list[Record]:
@@ -74,9 +74,7 @@ class RemoteBroker:
         return records
 
     async def changes(self, since: int) -> AsyncGenerator[RecordChange]:
-        """The change stream.  Goes on by itself where the connection reached its age, or broke once; a server that lost its memory is a
-        StartOver.
-        """
+        """Yield the changes.  Resumes after a lost or expired connection.  Raises ResyncRequired if the server has lost its data."""
         position = since
         while True:
             received = 0
@@ -91,7 +89,7 @@ class RemoteBroker:
                             yield RecordChange(position, change.type, change.id, change.record)
                         position = SyncPosition(message.record_version, message.server_version)
             except RpcError as error:
-                # The first message is only a greeting: a stream that brought no other is no reason to trust the next one.
+                # The first message only confirms the position, so a stream without a second one is not resumed.
                 if received < 2 or error.code is not grpc.StatusCode.UNAVAILABLE:
                     raise BrokerError(f"the data broker's change stream failed ({error})") from error
             if received < 2:
@@ -133,7 +131,7 @@ class RemoteBroker:
 
 
 class _NotFound(BrokerError):
-    """There is no such record."""
+    """The record does not exist."""
 
 
 _ERRORS: Final[Mapping[grpc.StatusCode, type[BrokerError]]] = {

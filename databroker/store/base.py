@@ -1,4 +1,4 @@
-"""Store protocol: what a store of records must do.  Three exist: memory, kvstore, database; one test suite runs over all."""
+"""Store protocol, implemented by the stores `memory`, `kvstore` and `database`.  One test suite runs against all of them."""
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
@@ -12,18 +12,18 @@ from foundation.telemetry.metrics import unreadable_records
 
 log = structlog.get_logger(__name__)
 
-# The `since` of a reader that has no place in the stream yet: no store remembers it, so it is told where to begin.
+# `since` of a reader without a position.  No store has this version, so the reader gets ResyncRequired with the current one.
 FROM_START: Final = -1
 
 
 class VersionConflict(BrokerError):
-    """`put(only_if_version=...)` found another version: somebody else wrote first."""
+    """`put(only_if_version=...)` found another version, because of a concurrent write."""
 
     status = 409
 
 
 class ResyncRequired(BrokerError):
-    """The change stream can't be continued from the version asked for: read everything anew, then follow from `version`."""
+    """The requested version is no longer available.  Reload all records, then follow the stream from `version`."""
 
     def __init__(self, version: int):
         self.version = version
@@ -32,7 +32,7 @@ class ResyncRequired(BrokerError):
 
 @dataclass(frozen=True, slots=True)
 class RecordChange:
-    """One step of the change stream; `record` is None where it was deleted."""
+    """Change of a record in the change stream; `record` is None if it was deleted."""
 
     version: int
     type: str
@@ -41,9 +41,9 @@ class RecordChange:
 
 
 class RecordStore(Protocol):
-    """Six methods and no more.  Records past `expires` (Unix seconds) are as good as deleted.
+    """Store of records.  Records past `expires` (Unix seconds) are treated as deleted.
 
-    Data are JSON values and come back as JSON would bring them, a tuple as a list.  Nobody can change them in place.
+    Data are JSON values and are returned as JSON would decode them, a tuple as a list.  They are immutable.
     """
 
     async def get(self, type: str, id: str) -> Record | None: ...
@@ -51,75 +51,75 @@ class RecordStore(Protocol):
     async def put(
         self, type: str, id: str, data: Mapping[str, Any], *, expires: float | None = None, only_if_version: int | None = None
     ) -> Record:
-        """Write and return the record with its new version.
+        """Write the record and return it with its new version.
 
-        `only_if_version=0` demands that no such record exists, another number that it has this version; else VersionConflict.
+        Raises VersionConflict if the record does not have the version `only_if_version`; 0 means that it must not exist.
         """
         ...
 
     async def delete(self, type: str, id: str) -> bool:
-        """Remove the record; False where there was none."""
+        """Delete the record.  Return False if it did not exist."""
         ...
 
     async def page(self, type: str, after: str, limit: int) -> list[Record]:
-        """At most `limit` records of this type whose id sorts after `after`, in order of id."""
+        """Return at most `limit` records of this type with an id after `after`, in order of id."""
         ...
 
     def changes(self, since: int) -> AsyncGenerator[RecordChange]:
-        """Every change with a version above `since`, oldest first, then each new one as it comes; never ends by itself.
+        """Yield every change with a version above `since`, oldest first, then each new change.  Never ends.
 
-        A change that a later one of the same record has overtaken may be left out.  Where `since` is not a version that the
-        store remembers (ANEW, too old, of an earlier life), raises StartOver; also when it loses its memory under an open stream.
+        A change may be omitted if a later one of the same record follows.  Raises ResyncRequired if the store cannot continue from
+        `since` (FROM_START, too old, or of another server version), also while the stream is open.
         """
         ...
 
     async def server_version(self) -> str:
-        """Id of the store's life: changes whenever it lost its memory; a client that sees another one starts over."""
+        """Return an id that changes whenever the store may have lost writes.  A client that sees a new id must reload everything."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to do the one thing called `name`; `token` tells this holder from every other."""
+    """Exclusive right to do the work `name`; `token` identifies this holder."""
 
     name: str
     token: str = field(repr=False)
 
 
 class Leases(Protocol):
-    """Leases, for what only one of many processes may do.  A lease ends by itself `ttl` seconds after it was last renewed."""
+    """Leases for work that only one process may do.  A lease expires `ttl` seconds after its last renewal."""
 
     async def acquire(self, name: str, ttl: float) -> Lease | None:
-        """The lease, None where somebody else holds it."""
+        """Return the lease, or None if it is held."""
         ...
 
     async def renew(self, lease: Lease, ttl: float) -> bool:
-        """False where the lease was lost: it ran out, and perhaps another holds it now."""
+        """Extend the lease.  Return False if it has expired; another process may hold it."""
         ...
 
     async def release(self, lease: Lease) -> None:
-        """Give the lease up: somebody else may have it at once; nothing happens where it was lost already."""
+        """Release the lease for the next holder; no effect if it has been lost."""
         ...
 
 
 class StoreBackend(RecordStore, Leases, Protocol):
-    """A kind of store: records, leases beside them, and what its elected cleaner does."""
+    """Implementation of a store: records, leases, and the work of the elected sweep."""
 
     async def clean(self, limit: int) -> bool:
-        """Delete at most `limit` expired records, and forget changes that are too old; True where there is more to do.
+        """Delete at most `limit` expired records, and compact old changes.  Return True if more remain.
 
-        By the earlier of two clocks, ours and the server's, where it has one: whose clock is ahead ends nothing for the others.
+        Uses the earlier of the local time and the server's time, so that a fast clock does not expire records for other processes.
         """
         ...
 
     async def clock_skew(self) -> float:
-        """Seconds by which our clock is ahead of the server's, negative where it is behind; 0 where there is no other clock."""
+        """Return the seconds by which the local clock is ahead of the server's; negative if behind, 0 without a server clock."""
         ...
 
     async def close(self) -> None: ...
 
 
 def report_unreadable(type: str, id: str, reason: str) -> None:
-    """Count and log a record that can't be read: it is as good as absent."""
+    """Count and log an unreadable record, which is treated as absent."""
     unreadable_records.labels(type).inc()
     log.error("unreadable record skipped", type=type, id=id, reason=reason)

@@ -1,4 +1,4 @@
-"""Database store: records in Django's database, SQLite or PostgreSQL, for those who have one anyway and want no other server."""
+"""Database store: records in Django's database, SQLite or PostgreSQL, for installations without a key-value store."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from databroker.store.frozen import frozen_data
 from foundation.errors import BrokerError
 
 DEADLINE = 5.0
-# Other processes' changes are seen this late; our own at once.
+# Maximum delay of changes from other processes, in seconds; this process's own are seen immediately.
 POLL_INTERVAL = 0.1
 BATCH_SIZE = 500
 BURST = 50
@@ -29,7 +29,7 @@ STATE_ID = 1
 
 
 class DatabaseStore:
-    """Store of which each method is one transaction, in a thread.  Belongs to one event loop."""
+    """Store for one event loop.  Each method is one transaction, in a thread."""
 
     def __init__(self, clock: Callable[[], float] = time.time, *, deadline: float = DEADLINE):
         self._clock = clock
@@ -41,7 +41,7 @@ class DatabaseStore:
 
     async def get(self, type: str, id: str) -> Record | None:
         if "\x00" in id:
-            return None  # which PostgreSQL takes for an error: who sends us such an id must not make our store look broken
+            return None  # PostgreSQL rejects NUL, and an id from a client must not look like a failure of the store
         row = await self._do(lambda: _live(self._clock()).filter(type=type, record_id=id).first())
         return None if row is None else _record(row)
 
@@ -61,7 +61,7 @@ class DatabaseStore:
 
     async def page(self, type: str, after: str, limit: int) -> list[Record]:
         now, found = self._clock(), list[Record]()
-        while limit > 0 and not found:  # an empty page is the end: records that can't be read must not make one
+        while limit > 0 and not found:  # unreadable records must not produce an empty page, which means the end
             rows = await self._do(partial(_page, type, after, limit, now))
             found = [record for record in map(_record, rows) if record is not None]
             if not rows:
@@ -86,7 +86,7 @@ class DatabaseStore:
                 await self._wait_for_news(news)
 
     async def _wait_for_news(self, news: asyncio.Event) -> None:
-        """Until there is news for readers.  All share one look at the state, and who finds another version in it wakes the others."""
+        """Wait for new changes.  One reader at a time polls the version, and wakes the others if it has changed."""
         loop = asyncio.get_running_loop()
         while not news.is_set():
             try:
@@ -94,7 +94,7 @@ class DatabaseStore:
                     await news.wait()
             except TimeoutError:
                 if loop.time() < self._last_poll + POLL_INTERVAL:
-                    continue  # another reader looks already
+                    continue  # another reader is polling
                 self._last_poll = loop.time()
                 version = (await self._do(_state)).version
                 if version != self._last_version:
@@ -137,7 +137,7 @@ class DatabaseStore:
 
 
 def _state() -> StoreState:
-    """The state row, and a new life where the server began anew: then it may have lost writes although their versions were seen."""
+    """Return the state row.  After a restart of the server it has a new epoch, because the server may have lost writes that were read."""
     state = _current_state(StoreState.objects)
     if state is None:
         with transaction.atomic():
@@ -146,7 +146,7 @@ def _state() -> StoreState:
 
 
 def _locked_state() -> StoreState:
-    """The state row, locked inside a transaction: whoever has it is the only writer."""
+    """Return the state row, locked in the current transaction, so that there is one writer at a time."""
     state = _current_state(StoreState.objects.select_for_update())
     if state is not None:
         return state
@@ -166,7 +166,7 @@ def _current_state(rows: Any) -> StoreState | None:
 
 
 def _epoch() -> Any:
-    """SQL for what tells one run of the server from the next; a file has no server that could restart."""
+    """Return SQL for the identity of one run of the server; constant for SQLite, which has no server."""
     if connection.vendor == "postgresql":
         return Cast(Func(function="pg_postmaster_start_time"), CharField())
     return Value(connection.vendor, output_field=CharField())
@@ -217,7 +217,10 @@ def _page(type: str, after: str, limit: int, now: float) -> list[StoredRecord]:
 
 
 def _changes(since: int) -> tuple[int, int, list[StoredRecord]]:
-    """Changes above a version.  `forgotten` is asked for last: what was forgotten while we read must count."""
+    """Return the current version, the compacted version, and the changes above `since`.
+
+    The compacted version is read last, to include a compaction during the query.
+    """
     state = _state()
     version = state.version
     if version <= since:
@@ -239,7 +242,7 @@ def _acquire_or_renew(lease: Lease, now: float, ttl: float, *, acquire: bool) ->
 
 
 def _server_time(local_time: float) -> float:
-    """The server's time: whose clock is ahead must not take what another still holds.  Who shares a file shares a machine, and `ours`."""
+    """Return the server's time, so that a fast clock does not take over a held lease; the local time for SQLite, a local file."""
     if connection.vendor != "postgresql":
         return local_time
     with connection.cursor() as cursor:
@@ -248,12 +251,12 @@ def _server_time(local_time: float) -> float:
 
 
 def _earlier_time(local_time: float) -> float:
-    """The earlier of two times: whose clock is ahead must not end what is good for all others."""
+    """Return the earlier of local and server time, so that a fast clock does not expire records for other processes."""
     return min(local_time, _server_time(local_time))
 
 
 def _clean(now: float, limit: int) -> int:
-    """Delete expired records.  Nothing is locked where there is nothing to do."""
+    """Delete expired records and old tombstones.  Takes no lock if there are none."""
     now = _earlier_time(now)
     expired = StoredRecord.objects.filter(is_deleted=False, expires_at__lte=now).order_by("expires_at")
     old = StoredRecord.objects.filter(is_deleted=True, modified_at__lt=now - CHANGE_RETENTION).order_by("version")

@@ -1,4 +1,4 @@
-"""Database threads: work reaches Django's database in threads with connections of their own, within a deadline, its errors as ours."""
+"""Database threads: run database work in threads with separate connections, with a deadline, and translate its errors."""
 
 import asyncio
 import select
@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 
 class DatabaseExecutor:
-    """Thread pool of one event loop."""
+    """Thread pool for one event loop."""
 
     def __init__(self, deadline: float):
         self._deadline = deadline
@@ -35,9 +35,9 @@ class DatabaseExecutor:
         await asyncio.to_thread(self._close_connections)
 
     async def run(self, work: Callable[[], Result], *, writes: bool = False) -> Result:
-        """Run work in a thread, within a deadline; its errors as ours.  The one way to the database.
+        """Run work in a thread within the deadline.  This is the store's only access to the database.
 
-        Writes take turns in the order in which they come: the database's own locks know none.
+        Writes run one after the other in order of arrival, because the database's locks have no order.  Raises BrokerError.
         """
         if self._closed:
             raise BrokerError("the store is closed")
@@ -54,7 +54,7 @@ class DatabaseExecutor:
 
     def _init_thread(self) -> None:
         opened = connections[DEFAULT_DB_ALIAS]
-        opened.inc_thread_sharing()  # `close` comes from another thread
+        opened.inc_thread_sharing()  # because `close` runs in another thread
         self._local.busy = threading.Lock()
         self._opened.append((self._local.busy, opened))
 
@@ -64,17 +64,17 @@ class DatabaseExecutor:
                 self._prepare_connection(until)
                 return work()
             except Error:
-                connection.close()  # the next call begins with a new one: this one may be broken
+                connection.close()  # it may be broken, so the next call opens a new one
                 raise
             finally:
                 if self._closed:
                     connection.close()
 
     def _prepare_connection(self, until: float) -> None:
-        """Start work that lasts no longer than somebody waits for it: each thread is one of few."""
+        """Prepare the connection, and limit the work to the deadline, because there are few threads."""
         connection.ensure_connection()
         if connection.vendor == "postgresql":
-            # A server says nothing unasked but that it leaves: then this call needs another connection, and need not fail.
+            # An idle connection with data to read was closed by the server: reconnect instead of failing this call.
             if _is_readable(connection.connection.fileno()):
                 connection.close()
                 connection.ensure_connection()
@@ -87,12 +87,12 @@ class DatabaseExecutor:
 
     def _close_connections(self) -> None:
         for busy, opened in self._opened:
-            if busy.acquire(timeout=0.5):  # a thread that is at work closes its own when it has done
+            if busy.acquire(timeout=0.5):  # a busy thread closes its own connection when its work ends
                 opened.close()
                 busy.release()
 
 
 def _is_readable(descriptor: int) -> bool:
-    poll = select.poll()  # `select` itself knows no descriptor above 1,023
+    poll = select.poll()  # not `select.select`, which is limited to descriptors below 1,024
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(0))

@@ -1,4 +1,4 @@
-"""Store factory: the store that the options name, from a written list."""
+"""Store factory: creates the store of `databroker_storage_type`."""
 
 import time
 from collections.abc import Callable
@@ -13,21 +13,21 @@ from databroker.store.sealed import SealedStore
 
 
 def open_store(options: Options, clock: Callable[[], float] = time.time) -> StoreBackend:
-    """The store, which connects with the first call.  What leaves this process is sealed under `shared_secret`."""
+    """Return the store.  It connects on its first call, and encrypts data with `shared_secret` unless it is in memory."""
     match options.databroker_storage_type:
         case "memory":
             return MemoryStore(clock)
         case "kvstore" if (url := options.databroker_storage_connection_string) is not None:
             return SealedStore(InstrumentedStore(_kvstore(options, url, clock), "kvstore"), options.shared_secret)
         case "database":
-            from databroker.store.database import DatabaseStore  # needs Django set up, which the others don't
+            from databroker.store.database import DatabaseStore  # imported here because it needs Django's setup
 
             return SealedStore(InstrumentedStore(DatabaseStore(clock), "database"), options.shared_secret)
     raise ValueError(f"unknown store {options.databroker_storage_type}")
 
 
 def _kvstore(options: DatabrokerSettings, url: StorageUrl, clock: Callable[[], float]) -> StoreBackend:
-    from databroker.store import redis_client, redis_store  # redis-py takes four MiB, for nothing where records are kept elsewhere
+    from databroker.store import redis_client, redis_store  # imported here because redis-py takes 4 MiB of memory
 
     files = (options.databroker_storage_ca_file, options.databroker_storage_cert_file, options.databroker_storage_key_file)
     ca, certificate, key = (file.path if file else None for file in files)

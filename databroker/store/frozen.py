@@ -1,4 +1,4 @@
-"""Frozen JSON: dicts and lists that refuse to be changed, so that stored data stay what they were."""
+"""Immutable JSON: dicts and lists that cannot be changed, for stored data."""
 
 from collections.abc import Mapping
 from sys import intern
@@ -9,9 +9,9 @@ def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
     raise TypeError("stored data can't be changed in place: put a changed copy")
 
 
-# Subclasses of dict and list, not proxies and tuples: dataclasses.asdict, json and isinstance must go on working.
+# Subclasses of dict and list rather than proxies and tuples, because dataclasses.asdict, json and isinstance must work.
 class FrozenDict(dict[str, Any]):
-    """A dict that refuses to be changed."""
+    """Immutable dict."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __ior__ = _refuse
@@ -22,7 +22,7 @@ class FrozenDict(dict[str, Any]):
 
 
 class FrozenList(list[Any]):
-    """A list that refuses to be changed."""
+    """Immutable list."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
@@ -32,15 +32,15 @@ class FrozenList(list[Any]):
         return FrozenList, (list(self),)
 
 
-# Most values are of these exact types; to ask what else they could be takes four times as long.
+# Most values have exactly these types; the general check takes four times as long.
 _UNCHANGEABLE = frozenset({type(None), bool, int, float, str, FrozenDict, FrozenList})
 
 
 def frozen_data(data: Mapping[str, Any]) -> FrozenDict:
-    """A deep copy that can't be changed; TypeError for what JSON can't say."""
+    """Return an immutable deep copy.  Raises TypeError for a value that JSON cannot represent."""
     frozen = {}
     for key, value in data.items():
-        # One object for each name, however many records have it: else names are much of what a cached session weighs.
+        # Interned, because otherwise field names take much of the memory of a cached session.
         name = intern(key) if type(key) is str else _text(key)
         frozen[name] = value if type(value) in _UNCHANGEABLE else _frozen(value)
     return FrozenDict(frozen)
@@ -59,6 +59,6 @@ def _frozen(value: Any) -> Any:
         case Mapping():
             return frozen_data(value)
         case list() | tuple():
-            # The texts in lists are groups, roles, methods: many records have the same ones.
+            # Interned, because lists contain groups, roles and methods that many records share.
             return FrozenList([intern(item) if type(item) is str else _frozen(item) for item in value])
     raise TypeError(f"stored data must be JSON values, not {type(value).__name__}")

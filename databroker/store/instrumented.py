@@ -1,4 +1,4 @@
-"""Store metrics: a store around the store that measures each operation."""
+"""Store metrics: a wrapper that measures each operation of a store."""
 
 import time
 from collections.abc import Awaitable, Mapping
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 class InstrumentedStore:
-    """Store that counts and times another's operations.  A write that somebody else was faster with is no error."""
+    """Store wrapper that counts and times operations.  A VersionConflict is not counted as an error."""
 
     def __init__(self, store: StoreBackend, backend: str):
         self._store = store

@@ -1,4 +1,4 @@
-"""Memory store: records in this process; when it ends everybody signs in again."""
+"""Memory store: records in this process.  After a restart all users sign in again."""
 
 import asyncio
 import time
@@ -22,10 +22,10 @@ type_and_id = tuple[str, str]
 
 
 class MemoryStore:
-    """Store of one event loop.  No method awaits while it works, so each is atomic.
+    """Store for one event loop.  No method awaits during its work, so each is atomic.
 
-    The log holds the last change of each record, at most `remembered_changes`; a reader holds nothing but its version, so a
-    slow one costs no memory and blocks nobody: it is told to start over.
+    The log contains the last change of each record, at most `remembered_changes`.  A reader holds only its version, so a slow one uses no
+    memory and blocks no other; it gets ResyncRequired.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time, *, remembered_changes: int = MAX_CHANGES):
@@ -33,14 +33,14 @@ class MemoryStore:
         self._remembered_changes = remembered_changes
         self._records: dict[type_and_id, Record] = {}
         self._ids: defaultdict[str, list[str]] = defaultdict(list)  # by type, sorted
-        self._expiries: list[tuple[float, int, type_and_id]] = []  # a heap; entries of overwritten records stay until they come up
+        self._expiries: list[tuple[float, int, type_and_id]] = []  # a heap; entries of overwritten records are skipped when popped
         self._version = 0
-        self._compacted_version = 0  # changes up to this version are no longer in the log
+        self._compacted_version = 0  # changes up to this version have left the log
         self._log: OrderedDict[int, RecordChange] = OrderedDict()
         self._last_change: dict[type_and_id, int] = {}
         self._news = asyncio.Event()
         self._server_version = uuid.uuid4().hex
-        self._leases: dict[str, tuple[Lease, float]] = {}  # with the time when each ends
+        self._leases: dict[str, tuple[Lease, float]] = {}  # with its expiry
         self._closed = False
 
     async def get(self, type: str, id: str) -> Record | None:
@@ -86,7 +86,7 @@ class MemoryStore:
             if (change := self._log.get(since)) is not None:
                 yield change
             if since % BURST == 0:
-                await asyncio.sleep(0)  # a long backlog must not hold up the requests
+                await asyncio.sleep(0)  # so that a long backlog does not block requests
 
     async def server_version(self) -> str:
         return self._server_version
@@ -121,7 +121,7 @@ class MemoryStore:
         return self.has_expired(self._clock())
 
     def expire(self, now: float, limit: int = 1000) -> int:
-        """Delete records that expired by `now`; returns how many.  Looks at `limit` entries at most: go on while `has_expired`."""
+        """Delete records that expired by `now`, and return their number.  Processes at most `limit` entries; repeat while `has_expired`."""
         removed = 0
         for _ in range(limit):
             if not self.has_expired(now):
@@ -150,7 +150,7 @@ class MemoryStore:
 
     def _schedule_expiry(self, expires: float, version: int, key: type_and_id) -> None:
         heappush(self._expiries, (expires, version, key))
-        # A session is rewritten at each refresh, hours before its entries come up.
+        # Rebuild the heap, because each session refresh adds an entry, hours before the earlier entries are popped.
         if len(self._expiries) > 2 * len(self._records) + 1000:
             self._expiries = [(r.expires, r.version, key) for key, r in self._records.items() if r.expires is not None]
             heapify(self._expiries)

@@ -1,4 +1,4 @@
-"""Key-value store client: one server, the one that sentinels name, or a cluster; with TLS as configured."""
+"""Key-value store client: one server, the primary named by sentinels, or a cluster; with TLS as configured."""
 
 import asyncio
 import ssl
@@ -26,18 +26,18 @@ MAX_CONNECTIONS = 64
 
 
 class RedisClient(Protocol):
-    """Protocol of what KvStore needs of redis-py's clients."""
+    """Interface of redis-py's clients that RedisStore uses."""
 
     async def send(self, commands: Sequence[Command]) -> list[Any]:
-        """Answers to commands, errors of the server among them; raises where the connection fails."""
+        """Return the responses to commands; errors from the server are returned as values.  Raises if the connection fails."""
         ...
 
     async def drop_idle(self) -> None:
-        """Close the connections that nobody uses: the line was silent, and nobody knows which of them are dead."""
+        """Close idle connections, because after a timeout any of them may be dead."""
         ...
 
     def connections(self) -> tuple[int, int]:
-        """Number of connections, and of idle ones among them."""
+        """Return the numbers of all and of idle connections."""
         ...
 
     async def aclose(self) -> None: ...
@@ -45,7 +45,7 @@ class RedisClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StorageTls:
-    """TLS settings.  Beside the system's authorities those in `ca_file` are trusted, too."""
+    """TLS settings.  The authorities in `ca_file` are trusted in addition to those of the system."""
 
     ca_file: Path | None = None
     cert_file: Path | None = None
@@ -54,10 +54,10 @@ class StorageTls:
 
 
 def open_client(url: StorageUrl, tls: StorageTls, timeout: float) -> RedisClient:
-    """A client that connects with the first command.  Nothing is sent twice by itself: whether the first try was done can't be known."""
+    """Return a client that connects on the first command.  It never retries, because the first attempt may have succeeded."""
     login = {"username": url.username, "password": url.password.reveal() if url.password else None}
     shared: dict[str, Any] = {**login, "socket_connect_timeout": timeout, "retry": Retry(NoBackoff(), 0)}
-    # They are asked one after the other: those that are dead without a word must leave time for the others, and for the server.
+    # Servers are tried one after the other, so one that does not respond must leave time for the rest.
     server_timeout = timeout / (len(url.hosts) + 1)
     if url.kind == "cluster":
         timeouts = {"socket_connect_timeout": server_timeout}
@@ -74,7 +74,7 @@ def open_client(url: StorageUrl, tls: StorageTls, timeout: float) -> RedisClient
     ((host, port),) = _addresses(url)
     connections = _CountedPool(
         max_connections=MAX_CONNECTIONS,
-        timeout=None,  # KvStore bounds the whole call
+        timeout=None,  # RedisStore limits the complete call
         connection_class=_SharedContextConnection if url.tls else Connection,
         host=host,
         port=port,
@@ -90,7 +90,7 @@ def _addresses(url: StorageUrl) -> list[tuple[str, int]]:
 
 
 class _SharedContextConnection(SSLConnection):
-    """Connection with one TLS context for all: to make one takes 30 ms, in which nothing else runs."""
+    """Connection with a shared TLS context, because creating one blocks the event loop for 30 ms."""
 
     def __init__(self, *, context: ssl.SSLContext, **arguments: Any):
         super().__init__(**arguments)
@@ -115,7 +115,7 @@ def _context(tls: StorageTls) -> ssl.SSLContext:
 
 
 class _CountedPool(BlockingConnectionPool):
-    """Connection pool that counts who had to wait for a connection, and for how long."""
+    """Connection pool that measures the waits for a connection: number and duration."""
 
     async def get_connection(self, *args: Any, **options: Any) -> Any:
         if self.can_get_connection():
@@ -129,7 +129,7 @@ class _CountedPool(BlockingConnectionPool):
 
 
 class _SingleServer:
-    """Client of one server, configured or named by `sentinel`."""
+    """Client of one server, configured or found by `sentinel`."""
 
     def __init__(self, pool: ConnectionPool, sentinel: Sentinel | None = None):
         self._pool = pool
@@ -164,9 +164,9 @@ async def _read_response(connection: Any) -> Any:
 
 
 class _RestartingCluster:
-    """Cluster client that begins anew after an error: redis-py 6.4 forgets a node that failed, at last all of them.
+    """Cluster client that is recreated after an error, because redis-py 6.4 removes a failed node from its list, eventually all of them.
 
-    Each asks another node first where the others are: one that hangs would keep every client from the rest.
+    Each new client starts discovery at another node, so that one that hangs does not hide the rest.
     """
 
     def __init__(self, arguments: dict[str, Any], nodes: list[tuple[str, int]]):
@@ -175,7 +175,7 @@ class _RestartingCluster:
         self._client: RedisCluster | None = None
 
     async def send(self, commands: Sequence[Command]) -> list[Any]:
-        """Answers to commands sent one by one: redis-py's pipelines for clusters send some commands again by themselves."""
+        """Return the responses to commands, sent separately because redis-py's cluster pipelines retry some commands."""
         return list(await asyncio.gather(*(self._execute(command) for command in commands)))
 
     async def _execute(self, command: Command) -> Any:
@@ -187,7 +187,7 @@ class _RestartingCluster:
         except (ConnectionError, RedisTimeoutError, ClusterError, RedisClusterException) as error:
             if self._client is client:
                 await self.drop_idle()
-            if isinstance(error, RedisClusterException):  # which is no RedisError
+            if isinstance(error, RedisClusterException):  # not a RedisError
                 raise ConnectionError(str(error)) from error
             raise
         except ResponseError as error:

@@ -1,4 +1,4 @@
-"""Command batches: commands that are asked for in the same turn of the event loop share one round trip."""
+"""Command pipeline: commands from the same iteration of the event loop share one round trip."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,12 +10,12 @@ from foundation.tasks import spawn
 
 Command = tuple[Any, ...]
 
-# A longer batch would make its first caller wait for the last one's answer.
+# Limits how long the first command of a batch waits for the response to the last.
 BATCH_SIZE = 64
 
 
 class CommandPipeline:
-    """Batcher of one event loop.  Who stops waiting takes nothing from the others; what was sent is done all the same."""
+    """Pipeline for one event loop.  A cancelled caller does not affect the others; commands that were sent still run."""
 
     def __init__(self, send: Callable[[Sequence[Command]], Awaitable[list[Any]]], deadline: float):
         self._send = send
@@ -23,7 +23,7 @@ class CommandPipeline:
         self._waiting: list[tuple[Command, asyncio.Future[Any]]] = []
 
     async def execute(self, command: Command) -> Any:
-        """The answer to this command, or its error."""
+        """Return the response to this command, or raise its error."""
         loop = asyncio.get_running_loop()
         response: asyncio.Future[Any] = loop.create_future()
         self._waiting.append((command, response))

@@ -1,13 +1,13 @@
-"""Lua programs of the kvstore: what it does in one step, so that a version check and its write can't be parted.
+"""Lua scripts of the kvstore: each runs atomically, so a version check and its write cannot be separated.
 
-Every key has the hash tag {gate}: in a cluster they all live in one slot, as versions that grow by one store-wide demand.
+Every key has the hash tag {gate}, so that a cluster stores them in one slot: the scripts number all changes with one version.
 
-meta      hash: version, compacted_version (changes up to it can't be read any more), run_id and epoch (see `current_epoch`)
-records   hash: "<type> NUL <id>" -> version, modified, expires as big-endian doubles, then the data; nothing after them where deleted
-ids       sorted set of the same names, all with score 0, without the deleted ones: pages in order
+meta      hash: version, compacted_version (changes up to it are no longer available), run_id and epoch (see `current_epoch`)
+records   hash: "<type> NUL <id>" -> version, modified, expires as big-endian doubles, then the data (empty if deleted)
+ids       sorted set of the same names with score 0, without deleted records, for pages in order
 changes   sorted set: name -> the version of its last change
-expiries  sorted set: name -> when it expires
-news      stream of at most one entry, whose id is the version: who waits for a change blocks on it
+expiries  sorted set: name -> its expiry
+news      stream of at most one entry, whose id is the version: the listener blocks on it
 """
 
 KEYS = tuple(f"{{gate}}{name}" for name in ("meta", "records", "ids", "changes", "expiries", "news"))
@@ -15,11 +15,11 @@ LEASE = "{gate}lease/"
 HEADER = ">ddd"
 HEADER_BYTES = 24
 
-# A server that started anew, or another one that took over, may have lost the last writes although their versions were seen.
-# So its life begins beyond every version that can have been given out, and no reader goes on across.  2^53 is reached in 2255.
+# A restarted server, or a replica after failover, may have lost the last writes although readers have seen their versions.
+# So its epoch starts above every version that can have been issued, and no reader continues across it.  2^53 is reached in 2255.
 #
-# A server that is full (maxmemory) refuses a program's first write where that may take room, and none after another one.  So what must
-# be done all the same, and what makes room again, begins with a write that takes none: a new life, deletions, leases.
+# A full server (maxmemory) refuses a script if its first write may need memory; later writes of a script are not checked.  So the scripts
+# that must always succeed, or that free memory, start with a write that needs none: new epochs, deletions, leases.
 _PRELUDE = """
 local meta, records, ids, changes, expiries, news = unpack(KEYS)
 local HUGE = math.huge
@@ -41,10 +41,10 @@ local function current_epoch()
   return version, compacted
 end
 
--- Whose clock is ahead must not end what is good for all others.
-local function earlier(ours)
+-- A fast clock must not expire records for other processes.
+local function earlier(local_time)
   local time = redis.call('TIME')
-  return math.min(tonumber(ours), tonumber(time[1]) + tonumber(time[2]) / 1000000)
+  return math.min(tonumber(local_time), tonumber(time[1]) + tonumber(time[2]) / 1000000)
 end
 
 local function live_version(record, now)
@@ -53,21 +53,21 @@ local function live_version(record, now)
   return expires > now and version or 0
 end
 
-local function tell(version, name)
+local function record_change(version, name)
   redis.call('HSET', meta, 'version', text(version))
   redis.call('ZADD', changes, text(version), name)
   redis.call('XADD', news, 'MAXLEN', 1, text(version) .. '-0', 'v', '')
 end
 
-local function bury(version, name, now)
+local function tombstone(version, name, now)
   redis.call('ZREM', ids, name)
   redis.call('ZREM', expiries, name)
   redis.call('HSET', records, name, struct.pack('>ddd', version, now, HUGE))
-  tell(version, name)
+  record_change(version, name)
 end
 """
 
-# name, modified and expires packed, data, now, expires as a score or '', the version it must have or ''
+# name, modified and expires packed, data, now, expires as a score or '', the required version or ''
 PUT = (
     _PRELUDE
     + """
@@ -78,7 +78,7 @@ version = version + 1
 redis.call('HSET', records, name, struct.pack('>d', version) .. times .. data)
 redis.call('ZADD', ids, 0, name)
 if expires ~= '' then redis.call('ZADD', expiries, expires, name) else redis.call('ZREM', expiries, name) end
-tell(version, name)
+record_change(version, name)
 return text(version)
 """
 )
@@ -90,7 +90,7 @@ DELETE = (
 local name, now = ARGV[1], earlier(ARGV[2])
 local record = redis.call('HGET', records, name)
 if not record or #record <= 24 then return 0 end
-bury(current_epoch() + 1, name, now)
+tombstone(current_epoch() + 1, name, now)
 return live_version(record, now) > 0 and 1 or 0
 """
 )
@@ -149,19 +149,19 @@ CLOCK = "local time = redis.call('TIME') return time[1] .. '.' .. string.format(
 
 EVICTION_POLICY = "return string.match(redis.call('INFO', 'memory'), 'maxmemory_policy:(%S+)') or 'noeviction'"
 
-# now, limit: delete what has expired; returns how many were looked at
+# now, limit: delete expired records; returns the number of names processed
 EXPIRE = (
     _PRELUDE
     + """
 local now = earlier(ARGV[1])
 local names = redis.call('ZRANGEBYSCORE', expiries, '-inf', string.format('%.6f', now), 'LIMIT', 0, tonumber(ARGV[2]))
 local version = current_epoch()
-for at, name in ipairs(names) do bury(version + at, name, now) end
+for at, name in ipairs(names) do tombstone(version + at, name, now) end
 return #names
 """
 )
 
-# now, for how long, how many to keep, limit: forget the oldest changes, and of deleted records that they were; returns how many
+# now, retention in seconds, maximum number, limit: compact the oldest changes and their tombstones; returns their number
 COMPACT = (
     _PRELUDE
     + """

@@ -1,4 +1,4 @@
-"""Key-value store (Redis): records that many processes share, and that outlive each of them."""
+"""Key-value store (Redis): records that processes share and that survive restarts of gate."""
 
 import asyncio
 import json
@@ -27,21 +27,21 @@ from foundation.telemetry.metrics import watch_connections
 
 log = structlog.get_logger(__name__)
 
-# No call takes longer, so that a server that hangs holds nobody up.
+# Timeout of every call in seconds, because a server can hang.
 DEADLINE = 3.0
-# Who waits for news looks this often whether the server still is who it was.
+# Interval in seconds at which the listener checks that the server's epoch is unchanged.
 BLOCK_SECONDS = 1.0
 BATCH_SIZE = 500
-# As in memory.py: a long backlog must not hold up the requests.
+# As in memory.py: a long backlog must not block requests.
 BURST = 50
-# A reader that was away for longer, or has missed more, starts over.
+# A reader that missed more than this time (seconds) or number of changes must reload everything.
 CHANGE_RETENTION = 3600.0
 MAX_CHANGES = 1_000_000
 NEVER = float("inf")
 
 
 class RedisStore:
-    """Store of which each method is one command or one Lua program: atomic, and safe in a cluster.  Belongs to one event loop."""
+    """Store for one event loop.  Each method is one command or one Lua script, so it is atomic and works in a cluster."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class RedisStore:
         while True:
             if self._closed:
                 raise BrokerError("the store is closed")
-            news = self._news  # whoever wakes us while we ask or hand out must not be missed
+            news = self._news  # read before the query, so that a wake-up during it is not missed
             must_resync, reported_version, *found = await self._run(redis_scripts.CHANGES, since, BATCH_SIZE)
             version = int(reported_version)
             if must_resync:
@@ -151,32 +151,35 @@ class RedisStore:
             await news.wait()
 
     def _reset_listener_if_behind(self, version: int) -> None:
-        """News of a life that was wiped say nothing of this one, and who waits for higher versions hears of none."""
+        """Restart the listener if the store was wiped: it waits for versions above those of the previous data."""
         if self._listener is not None and version < self._notified_version:
             self._listener.cancel()
             self._listener, self._notified_version = None, 0
 
     async def _listen(self) -> None:
-        """Wait for changes on one connection for all readers of this process; wakes them also when the server is gone, or another."""
+        """Wait for changes on one connection for all readers of this process.
+
+        Also wakes them if the server is unavailable or has a new epoch.
+        """
         backoff, epoch = backoff_delays(0.05), ""
         while True:
             try:
                 if not epoch:
                     epoch, self._notified_version = await self._check_eviction_policy(), 0
-                    self._wake_readers()  # what they read may be of a life before this one
+                    self._wake_readers()  # what they have read may be of an earlier epoch
                 if found := await self._read_news():
                     self._notified_version = _parse_version(found)
                     self._wake_readers()
                 elif epoch != (epoch := await self.server_version()):
-                    self._notified_version = 0  # the new life's versions may be below those of the old one
+                    self._notified_version = 0  # the versions of the new epoch may be lower
                     self._wake_readers()
                 backoff = backoff_delays(0.05)
             except Exception as error:
-                # Whatever it is: without this loop nobody here would hear of another sign-out.
+                # Log any error and continue, because without this loop no reader would receive another sign-out.
                 if not isinstance(error, BrokerError):
                     log.exception("reading change notifications failed")
                 epoch, self._notified_version = "", 0
-                self._wake_readers()  # they ask for themselves, and tell
+                self._wake_readers()  # their own queries then report the error
                 await asyncio.sleep(next(backoff))
 
     async def _check_eviction_policy(self) -> str:
@@ -186,7 +189,7 @@ class RedisStore:
         return await self.server_version()
 
     async def _read_news(self) -> Any:
-        """Blocking read on a connection of its own: nobody's answer may wait behind it."""
+        """Run a blocking read on a separate connection, so that no other response waits for it."""
         block, stream = int(BLOCK_SECONDS * 1000), redis_scripts.KEYS[5]
         with self._translated_errors():
             async with asyncio.timeout(BLOCK_SECONDS + self._deadline):
@@ -202,18 +205,18 @@ class RedisStore:
     async def _run(self, script: str, *arguments: Any, keys: tuple[str, ...] = redis_scripts.KEYS) -> Any:
         try:
             return await self._call("EVALSHA", _sha1(script), len(keys), *keys, *arguments)
-        except NoScriptError:  # the server has restarted, or never saw it
+        except NoScriptError:  # the server has restarted or has not received this script
             return await self._call("EVAL", script, len(keys), *keys, *arguments)
 
     async def _call(self, *command: Any) -> Any:
-        """Run a command within a deadline; the server's errors as ours."""
+        """Run a command within the deadline.  Raises BrokerError."""
         with self._translated_errors():
             async with asyncio.timeout(self._deadline):
                 return await self._pipeline.execute(command)
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
-        """Redis errors as BrokerError."""
+        """Translate errors of Redis to BrokerError."""
         try:
             yield
         except NoScriptError:
@@ -235,7 +238,7 @@ def _type_and_id(name: bytes) -> tuple[str, str]:
 
 
 def _unpack_record(type: str, id: str, packed: bytes) -> Record | None:
-    """The record; None where it was deleted, or can't be read."""
+    """Return the record, or None if it was deleted or is unreadable."""
     if len(packed) == redis_scripts.HEADER_BYTES:
         return None
     try:
@@ -248,7 +251,7 @@ def _unpack_record(type: str, id: str, packed: bytes) -> Record | None:
 
 
 def _unpack_change(name: bytes, packed: bytes) -> RecordChange:
-    """The change.  What can't be read is told as deleted: no reader may go on with what it had before."""
+    """Return the change.  An unreadable record is reported as deleted, so that no reader keeps the previous value."""
     type, id = _type_and_id(name)
     return RecordChange(int(struct.unpack_from(">d", packed)[0]), type, id, _unpack_record(type, id, packed))
 
@@ -262,7 +265,7 @@ def _milliseconds(seconds: float) -> int:
 
 
 def _parse_version(found: Any) -> int:
-    """Version of the newest entry that XREAD brought."""
+    """Return the version of the newest entry in a response to XREAD."""
     return int(found[0][1][-1][0].partition(b"-")[0])
 
 

@@ -1,4 +1,4 @@
-"""Sealed store: a store around a store that encrypts what records hold.  Types, ids and times stay readable: they are searched for."""
+"""Sealed store: a wrapper that encrypts the data of records.  Types, ids and times remain readable for queries."""
 
 import json
 import os
@@ -16,33 +16,33 @@ from foundation.crypto.sealing import NONCE_BYTES, decrypt, derive_keys, from_te
 from foundation.errors import BrokerError, SealError
 
 PURPOSE = "records"
-# A record of our own that says whether these secrets are the ones that the others were sealed with, and in which format they are.
+# Type of the check record, which verifies that the secrets fit the store, and contains the store's format.
 KEY_CHECK_TYPE = "sealed_with"
 KEY_CHECK_ID = "shared_secret"
-FORMAT = 3  # of types and fields; what was written before gate 0.2 names none
+FORMAT = 3  # of record types and fields; stores from before gate 0.2 have none
 
 
 class UnusableStore(BrokerError):
-    """The store holds records that this process can't read."""
+    """This process cannot read the records in the store."""
 
     setting = ""
 
 
 class InvalidKey(UnusableStore):
-    """They were sealed under another shared_secret."""
+    """The records were encrypted with another shared_secret."""
 
     setting = "shared_secret"
 
 
 class UnsupportedFormat(UnusableStore):
-    """They were written by a release with other types and fields."""
+    """The records were written by a release with other types and fields."""
 
     setting = "databroker_storage_type"
 
 
 @dataclass(frozen=True, slots=True)
 class ResealResult:
-    """Result of resealing one page; `last` is the id to go on after, None at the end."""
+    """Result of resealing one page; `next_after` is the id to continue after, None at the end."""
 
     count: int
     unreadable: int
@@ -50,9 +50,10 @@ class ResealResult:
 
 
 class SealedStore:
-    """AES-256-GCM with the first secret's key, opened with any; type and id are bound as associated data.
+    """Store wrapper that encrypts with AES-256-GCM, with type and id as associated data.
 
-    Nothing is read or written before the check record has opened: a process with a wrong key must not mix its records in.
+    It encrypts with the first secret's key and decrypts with any.  It decrypts the check record before every other access, so that a
+    process with a wrong key cannot add records to the store.
     """
 
     def __init__(self, store: StoreBackend, secrets: Sequence[bytes]):
@@ -69,7 +70,7 @@ class SealedStore:
         self.clock_skew = store.clock_skew
 
     def rotate_keys(self, secrets: Sequence[bytes]) -> None:
-        """Take over new secrets, where the check record opens with one: what was sealed under another can't be read any more."""
+        """Use new secrets; the next access verifies the check record with them.  Records under removed secrets become unreadable."""
         self._ciphers: Sequence[AESGCM] = [AESGCM(key) for key in derive_keys(secrets, PURPOSE)]
 
     async def get(self, type: str, id: str) -> Record | None:
@@ -87,7 +88,7 @@ class SealedStore:
         return replace(record, data=frozen)
 
     async def page(self, type: str, after: str, limit: int) -> list[Record]:
-        """A page.  Goes on behind records that can't be read: an empty page is the end, and must not come before it."""
+        """Return a page, skipping pages of unreadable records only, because an empty page means the end."""
         await self.verify_key()
         while found := await self._store.page(type, after, limit):
             if unsealed := [record for record in map(self._unseal, found) if record is not None]:
@@ -96,7 +97,7 @@ class SealedStore:
         return []
 
     async def changes(self, since: int) -> AsyncGenerator[RecordChange]:
-        """The change stream.  A record that can't be read is told as deleted: no reader may go on with what it had before."""
+        """Yield the changes.  An unreadable record is reported as deleted, so that no reader keeps the previous value."""
         await self.verify_key()
         async with aclosing(self._store.changes(since)) as changes:
             async for change in changes:
@@ -104,9 +105,9 @@ class SealedStore:
                     yield change if change.record is None else replace(change, record=self._unseal(change.record))
 
     async def reseal(self, type: str, after: str, limit: int) -> ResealResult:
-        """Seal one page anew with the first key.
+        """Re-encrypt one page with the first key.
 
-        A record that changes meanwhile is left as its writer left it, which sealed it with the first key as well.
+        A record that changes concurrently is skipped, because its writer also uses the first key.
         """
         await self.verify_key()
         found = await self._store.page(type, after, limit)
@@ -126,7 +127,7 @@ class SealedStore:
         return ResealResult(count, unreadable, found[-1].id if found else None)
 
     async def verify_key(self) -> None:
-        """UnusableStore where this store was written under other secrets, or in another format."""
+        """Verify the check record, and create it in an empty store.  Raises InvalidKey or UnsupportedFormat."""
         if (ciphers := self._ciphers) is self._verified_ciphers:
             return
         if (record := await self._store.get(KEY_CHECK_TYPE, KEY_CHECK_ID)) is None:
@@ -177,5 +178,5 @@ def _decrypt(ciphers: Sequence[AESGCM], record: Record) -> Mapping[str, Any] | N
 
 
 def _associated_data(type: str, id: str) -> bytes:
-    """Associated data of type and id, length in front, so that no part of one can pass for a part of the other."""
+    """Return the associated data of type and id, prefixed with the length of the type, so that it is unambiguous."""
     return f"{len(type)}:{type}{id}".encode()

@@ -1,4 +1,4 @@
-"""Template filter that shows times in the zone of the browser (foundation/web/times.py)."""
+"""Template filter that displays times in the browser's time zone (foundation/web/times.py)."""
 
 import re
 from datetime import datetime
@@ -11,13 +11,13 @@ from foundation.web.times import time_element
 
 register = template.Library()
 
-# As explanations write a moment, in JSON and on the command line as well.
+# Format of times in explanations, also in JSON and on the command line.
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")
 
 
 @register.filter
 def times(value: datetime | str) -> SafeString:
-    """A datetime as a time; or a text in which each moment is one."""
+    """Return a datetime as a time element, or a text in which each time is one."""
     if isinstance(value, datetime):
         return time_element(value)
     parts = _MOMENT.split(value)
