@@ -42,7 +42,7 @@ class ConfigurationAdmin(TablelessAdmin):
             routes=routes,
             shown_routes=[(route, effective_route(route, index, places)) for index, route in routes],
             wanted=route_filter,
-            whose=describe_scope(options),
+            scope=describe_scope(options),
             **status_context(gate.configuration),
         )
 
