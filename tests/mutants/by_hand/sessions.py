@@ -138,7 +138,7 @@ clocks = door("databroker.store.redis_scripts", "contract/test_stores.py::test_f
 clocks.without(
     "a clock that is ahead ends nothing in the kvstore",
     "_PRELUDE",
-    in_text("math.min(tonumber(ours), tonumber(time[1]) + tonumber(time[2]) / 1000000", "tonumber(ours"),
+    in_text("math.min(tonumber(local_time), tonumber(time[1]) + tonumber(time[2]) / 1000000", "tonumber(ours"),
 )
 database_clock = door("databroker.store.database", "contract/test_stores.py::test_fast_clock_deletes_no_records_valid_for_others")
 database_clock.without("a clock that is ahead ends nothing in the database", "_earlier_time", returns("local_time"))

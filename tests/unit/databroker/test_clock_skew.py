@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from databroker.clock_skew import POLLS_PER_LOG, MAX_SKEW_SECONDS, ClockSkewMonitor
+from databroker.clock_skew import MAX_SKEW_SECONDS, POLLS_PER_LOG, ClockSkewMonitor
 from foundation.telemetry import metrics
 
 DIFFERS = "clock skew exceeds limit"
