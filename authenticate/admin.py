@@ -56,7 +56,7 @@ class AccessForAWhileAdmin(TablelessAdmin):
             context = async_to_sync(_context)(request)
         except BrokerError:
             context = {"problem": "The data broker is unavailable."}
-        return self.page(request, "admin/authenticate/access.html", "Temporary access", most=MAX_ROWS, **context)
+        return self.page(request, "admin/authenticate/access.html", "Temporary access", limit=MAX_ROWS, **context)
 
     def _do(self, request: HttpRequest) -> None:
         """Perform the action of a button, and show its result."""

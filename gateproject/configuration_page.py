@@ -41,7 +41,7 @@ class ConfigurationAdmin(TablelessAdmin):
             groups=list(_groups(options, places)),
             routes=routes,
             shown_routes=[(route, effective_route(route, index, places)) for index, route in routes],
-            wanted=route_filter,
+            route_filter=route_filter,
             scope=describe_scope(options),
             **status_context(gate.configuration),
         )

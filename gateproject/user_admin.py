@@ -141,9 +141,9 @@ class UserDetailsAdmin(UserAdmin):
 
 async def _access(broker: Any, user: Any) -> tuple[Lines, Lines]:
     """Return rows of the user's access and access requests; empty without a user record."""
-    if isinstance(user.asked, str):
-        raise BrokerError(user.asked)
-    record = user.asked[0]
+    if isinstance(user.records, str):
+        raise BrokerError(user.records)
+    record = user.records[0]
     if record is None:
         return [], []
     holder = grant_subject_for_user(UserRecord.from_record(record), user.options.providers)

@@ -127,6 +127,6 @@ async def _consent_page(
         request=sealed,
         host=route.host_port,
         program=urlsplit(consent_request.redirect_uri).netloc,
-        person=user.email or user.name or user.id,
+        user_name=user.email or user.name or user.id,
     )
     return responses.with_cookies(response, [cookie] if cookie else [])

@@ -115,7 +115,7 @@ async def _page(request: HttpRequest, service: AuthenticateService, session: Ses
         claims=claims,
         technical=technical,
         csrf=token,
-        most=MAX_LISTED,
+        limit=MAX_LISTED,
         time=time_element,
     )
     return responses.with_cookies(response, [cookie] if cookie else [])

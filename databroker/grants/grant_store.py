@@ -17,7 +17,7 @@ MAX_DURATION_SECONDS = 30 * 86400.0
 # Concurrent writes of one user's record are rare, so this limit is not reached in practice.
 MAX_ATTEMPTS = 5
 _EMPTY_RETENTION = 60.0  # seconds for which an empty record is stored, so that a concurrent writer gets a version conflict
-_INVALID_REASON = Message("give a reason of at most %(most)s printable characters")
+_INVALID_REASON = Message("give a reason of at most %(limit)s printable characters")
 
 
 class AccessError(GateError):
@@ -149,9 +149,9 @@ def validate_reason(written: str) -> str:
     """Return a reason in one line.  Raises AccessError if it is empty, too long, or has unprintable characters."""
     reason = " ".join(written.split())
     if not reason or len(reason) > MAX_REASON_LENGTH or not is_sanitized(reason):
-        raise AccessError(_INVALID_REASON.with_params(most=MAX_REASON_LENGTH))
+        raise AccessError(_INVALID_REASON.with_params(limit=MAX_REASON_LENGTH))
     return reason
 
 
 def grant_conflict(user_id: str) -> GrantConflict:
-    return GrantConflict(Message("the access of %(person)s was changed by another administrator; reload and try again", person=user_id))
+    return GrantConflict(Message("the access of %(user)s was changed by another administrator; reload and try again", user=user_id))

@@ -178,7 +178,7 @@ def form_not_saved(incoming: IncomingRequest, scheme: str, form: NotSaved) -> De
 def _hint(identity: Identity | None, advice: str) -> str:
     if identity is None:
         return advice
-    return Message("You are signed in as %(person)s. %(advice)s", person=identity.display_name, advice=advice)
+    return Message("You are signed in as %(user)s. %(advice)s", user=identity.display_name, advice=advice)
 
 
 class TooManyTunnels(BadRequest):

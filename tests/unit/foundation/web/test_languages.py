@@ -33,8 +33,8 @@ def test_an_error_page_is_in_its_readers_language(language: str, text: str) -> N
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_what_a_message_holds_is_no_markup_in_any_language(language: str) -> None:
-    (known,) = [msgid for msgid in catalog(TRANSLATED_LANGUAGES[0])._catalog if "%(person)s" in msgid and "%(advice)s" in msgid]  # type: ignore[attr-defined]
-    reason = Message(known, person="<script>alert(1)</script>", advice="<b>%(x)s</b>")
+    (known,) = [msgid for msgid in catalog(TRANSLATED_LANGUAGES[0])._catalog if "%(user)s" in msgid and "%(advice)s" in msgid]  # type: ignore[attr-defined]
+    reason = Message(known, user="<script>alert(1)</script>", advice="<b>%(x)s</b>")
     _, body = error_response(403, reason, "<i>", "text/html", language=language, advice=reason, links=((reason, "/"),))
     assert b"<script" not in body
     assert b"<b>" not in body
