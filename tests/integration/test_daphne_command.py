@@ -139,7 +139,7 @@ async def test_inherited_socket_and_trusted_proxy(tmp_path: Path, upstream: Samp
     with Child.python("-c", PASS_A_SOCKET, str(port), APPLICATION, environment=environment) as child:
         child.wait_for_line("gate is ready")
         assert (await answered(port, "app.example.com"))["x-forwarded-for"] == "192.0.2.7, 127.0.0.1"
-        child.wait_for(lambda: any(entry.get("client") == "192.0.2.7" for entry in child.events), "the log names the client")
+        child.wait_for(lambda: any(entry.get("client_address") == "192.0.2.7" for entry in child.events), "the log names the client")
 
 
 async def test_response_timeout_from_command_option(tmp_path: Path) -> None:

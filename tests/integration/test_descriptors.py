@@ -61,7 +61,7 @@ def test_descriptor_exhaustion_is_reported(gate: RunningGate) -> None:
         limit(gate, maximum)
         for _ in range(CROWD):
             crowd.enter_context(socket.create_connection(("127.0.0.1", gate.port), 5))
-        line = gate.wait_for_event(SHORT, lambda entry: entry["for"] == "clients")
+        line = gate.wait_for_event(SHORT, lambda entry: entry["affected"] == "clients")
         assert (line["level"], line["limit"]) == ("error", maximum)
         assert len(in_use(gate)) < maximum, "there is room"
         assert ask(gate, browser).status == 200, "who is here gets an upstream"
@@ -74,7 +74,7 @@ def test_descriptor_exhaustion_is_reported(gate: RunningGate) -> None:
             gate.child.wait_for(lambda: _is_refused(gate, newcomer), "an upstream can't be asked")
             limit(gate, before)
             assert ask(gate, newcomer).status == 200
-    assert gate.wait_for_event(SHORT, lambda entry: entry["for"] == "upstreams")
+    assert gate.wait_for_event(SHORT, lambda entry: entry["affected"] == "upstreams")
     line = gate.wait_for_event("request", lambda entry: entry["status"] == 503)
     assert "out of file descriptors" in line["problem"]
     assert counted(gate, "clients") > 0

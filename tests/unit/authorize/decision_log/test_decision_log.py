@@ -90,7 +90,7 @@ async def test_a_batch_is_bounded_and_what_can_not_be_written_is_counted(tmp_pat
     log.is_broken = False
     await log.flush()
     assert (len(log.written), dropped() - before) == (1, BATCH_SIZE)
-    assert [(line["number"], line["reason"]) for line in logged] == [(BATCH_SIZE, str(error))]
+    assert [(line["count"], line["reason"]) for line in logged] == [(BATCH_SIZE, str(error))]
 
 
 async def test_queued_entry_has_no_query_and_only_referenced_headers(tmp_path: Path) -> None:
