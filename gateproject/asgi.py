@@ -119,7 +119,7 @@ class GateApplication:
         if owner is RequestHandler.DATA_PLANE:
             await proxy.data_plane(incoming, receive, send)
         elif owner is RequestHandler.FORWARD_AUTH:
-            await proxy.forward_auth(incoming, receive, send, partial(self._page, services, RequestHandler.ROUTE_PAGES))
+            await proxy.forward_auth(incoming, receive, send, partial(self._django, services, RequestHandler.ROUTE_PAGES))
         elif owner in (RequestHandler.HEALTH, RequestHandler.READINESS):  # polled every few seconds, so not logged
             is_well = owner is RequestHandler.HEALTH or self._runtime.readiness().is_ready
             await proxy.respond(owner, incoming, send, is_healthy=is_well)
@@ -133,13 +133,13 @@ class GateApplication:
         page = PageLog(incoming, send)
         try:
             if owner in (RequestHandler.AUTHENTICATE_PAGES, RequestHandler.ROUTE_PAGES):
-                await self._page(services, owner, incoming, receive, page.send)
+                await self._django(services, owner, incoming, receive, page.send)
             else:
                 await proxy.respond(owner, incoming, page.send)
         finally:
             page.emit()
 
-    async def _page(self, services: Services, owner: RequestHandler, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
+    async def _django(self, services: Services, owner: RequestHandler, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
         context = GatePageContext(
             services,
             self._runtime.status,

@@ -45,7 +45,7 @@ WITHOUT_SETTINGS = ("init", "checkconfig", "checkready", "status", "tunnel")
 
 def main() -> None:
     """Entry point of the command `gate`."""
-    program, *arguments = _take_config(sys.argv)
+    program, *arguments = _pop_config_option(sys.argv)
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"]
     if arguments in ([], ["-h"], ["--help"]):
@@ -98,7 +98,7 @@ def manage(argv: list[str]) -> None:
 def _manage(argv: list[str]) -> None:
     # Imported modules stay, so scanning them with the default thresholds would waste a fifth of the start-up time.
     gc.set_threshold(100_000)
-    arguments = _take_config(argv)
+    arguments = _pop_config_option(argv)
     if {"-version", "--version"} & set(arguments[1:]) or arguments[1:2] == ["version"]:
         # Replaces Django's help for every command.
         from foundation.version import version
@@ -118,7 +118,7 @@ def _manage(argv: list[str]) -> None:
     execute_from_command_line(arguments)
 
 
-def _take_config(argv: list[str]) -> list[str]:
+def _pop_config_option(argv: list[str]) -> list[str]:
     arguments, rest = [], iter(argv)
     for argument in rest:
         name, separator, value = argument.partition("=")

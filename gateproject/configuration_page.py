@@ -15,7 +15,7 @@ from proxy.admin import search_routes, status_context
 from proxy.service import page_context
 
 ROUTES_PER_PAGE = 50
-Setting = tuple[str, list[DisplayedValue], list[DisplayedValue]]  # title of a group, values that are set, defaults
+SettingGroup = tuple[str, list[DisplayedValue], list[DisplayedValue]]  # title of a group, values that are set, defaults
 
 
 class Configuration(models.Model):
@@ -47,7 +47,7 @@ class ConfigurationAdmin(TablelessAdmin):
         )
 
 
-def _groups(options: Options, places: SourceMap) -> list[Setting]:
+def _groups(options: Options, places: SourceMap) -> list[SettingGroup]:
     every = effective_settings(options, places)
     return [(title, [it for it in found if not it.is_default], [it for it in found if it.is_default]) for title, found in every]
 

@@ -25,11 +25,11 @@ from proxy.admin import last_errors
 from proxy.service import ProxyPageContext, page_context
 
 # Counting a complete day would take longer on busier days.
-LATEST = 5_000
+DECISION_SAMPLE = 5_000
 MAX_ROUTES = 8
 DAY = timedelta(days=1)
 MAX_WAITING = 100
-COLUMNS, HIGH = 24, 60  # size of the chart over time
+CHART_COLUMNS, CHART_HEIGHT = 24, 60  # size of the chart over time
 REFUSALS = (Outcome.FORBIDDEN.value, Outcome.CERTIFICATE.value)
 
 
@@ -53,7 +53,7 @@ class Column:
 
     @property
     def top(self) -> int:
-        return HIGH - self.total
+        return CHART_HEIGHT - self.total
 
     @property
     def others(self) -> int:
@@ -61,7 +61,7 @@ class Column:
 
     @property
     def refused_top(self) -> int:
-        return HIGH - self.refused
+        return CHART_HEIGHT - self.refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Dashboard:
 
 
 def build_dashboard(request: HttpRequest) -> Dashboard:
-    latest = list(LoggedDecision.objects.order_by("-id").values_list("outcome", "route_name", "decided_at")[:LATEST])
+    latest = list(LoggedDecision.objects.order_by("-id").values_list("outcome", "route_name", "decided_at")[:DECISION_SAMPLE])
     refused = ((outcome, route) for outcome, route, _ in latest if outcome in REFUSALS)
     outcomes = Counter(outcome for outcome, _, _ in latest)
     gate = page_context(request)
@@ -153,11 +153,11 @@ def _columns(decided: list[tuple[float, bool]]) -> tuple[Column, ...]:
     if not decided:
         return ()
     begins, ends = min(at for at, _ in decided), max(at for at, _ in decided)
-    step = (ends - begins) / COLUMNS or 1.0
-    places = [(min(COLUMNS - 1, int((at - begins) / step)), is_refused) for at, is_refused in decided]
+    step = (ends - begins) / CHART_COLUMNS or 1.0
+    places = [(min(CHART_COLUMNS - 1, int((at - begins) / step)), is_refused) for at, is_refused in decided]
     totals, refused = Counter(place for place, _ in places), Counter(place for place, is_refused in places if is_refused)
-    scale = HIGH / max(totals.values())
-    return tuple(Column(10 * place, round(scale * refused[place]), round(scale * totals[place])) for place in range(COLUMNS))
+    scale = CHART_HEIGHT / max(totals.values())
+    return tuple(Column(10 * place, round(scale * refused[place]), round(scale * totals[place])) for place in range(CHART_COLUMNS))
 
 
 def _bars(counted: Iterable[tuple[str, int, dict[str, str]]]) -> tuple[Bar, ...]:

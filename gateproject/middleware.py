@@ -132,7 +132,7 @@ class StoreUnavailableMiddleware(MiddlewareMixin):
         return response
 
 
-def _no_such_method(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+def _method_not_allowed(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     """Replace Django's empty 405: reloading the result of a button requests a page that only accepts POST."""
     page = render_error(request, 405, Message("This method is not supported here."), links=((Message("Your applications"), "/.gate/"),))
     page.headers["Allow"] = response.headers["Allow"]
@@ -144,7 +144,7 @@ class ResponseHeadersMiddleware(MiddlewareMixin):
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         if isinstance(response, HttpResponseNotAllowed):
-            response = _no_such_method(request, response)
+            response = _method_not_allowed(request, response)
         for name, value in page_context(request).incoming.site.headers:
             response.headers[name.decode()] = value.decode()
         for name, value in missing_headers(response.status_code, [name.lower().encode() for name in response.headers]):

@@ -27,9 +27,9 @@ from foundation.email_address import unambiguous_name
 from foundation.errors import BrokerError
 from foundation.web.times import time_element
 
-LATEST = 10
+RECENT_DECISIONS = 10
 MAX_SESSIONS = 20  # of which client applications are listed
-AWAY = "The data broker is unavailable."
+BROKER_UNAVAILABLE = "The data broker is unavailable."
 Lines = list[tuple[Any, ...]]
 
 
@@ -61,7 +61,7 @@ class UserDetailsAdmin(UserAdmin):
                 user.access_lines, user.request_lines = async_to_sync(_access)(broker, user)
                 user.let_in = async_to_sync(_programmatic_clients)(broker, sessions)
             except BrokerError:
-                user.access_lines = user.request_lines = user.let_in = AWAY
+                user.access_lines = user.request_lines = user.let_in = BROKER_UNAVAILABLE
         return user
 
     @admin.display(description="groups")
@@ -86,7 +86,7 @@ class UserDetailsAdmin(UserAdmin):
 
     @admin.display(description="latest decisions")
     def decided(self, user: User) -> SafeString | str:
-        found = LoggedDecision.objects.filter(user_id=user.pk).defer("snapshot").order_by("-decided_at", "-id")[:LATEST]
+        found = LoggedDecision.objects.filter(user_id=user.pk).defer("snapshot").order_by("-decided_at", "-id")[:RECENT_DECISIONS]
         lines = [
             (
                 time_element(row.decided_at, "exact"),

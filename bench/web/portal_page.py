@@ -61,7 +61,7 @@ async def measured(directory: Path) -> tuple[list[float], list[float], list[floa
     """Return (wall and CPU seconds per page, CPU seconds per loop iteration, bytes of a page)."""
     from django.core.handlers.asgi import ASGIHandler
 
-    from gateproject.process.gc_tuning import settle
+    from gateproject.process.gc_tuning import freeze_startup_heap
     from tests.support.authenticate_site import Site
 
     idp = await FakeIdP.started()
@@ -71,7 +71,7 @@ async def measured(directory: Path) -> tuple[list[float], list[float], list[floa
     turns, walls, processors = Turns(), [], []
     for number in range(WARM_UP + PAGES):
         if number == WARM_UP:
-            settle()  # as after a start
+            freeze_startup_heap()  # as after a start
             watching = asyncio.ensure_future(turns.watch())
         wall, processor = time.perf_counter(), time.thread_time()
         page = await browser.get("/.gate/")

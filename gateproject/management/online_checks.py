@@ -41,9 +41,9 @@ from proxy.upstreams.upstream_client import FAMILIES
 
 CONNECT_TIMEOUT = 5.0  # seconds per connection
 TOTAL_TIMEOUT = 60.0  # for all connections
-AT_ONCE = 64
+MAX_CONCURRENT = 64
 # With TLS 1.3 a server requests a missing certificate only after the handshake (RFC 8446 4.4.2.4).
-LISTENS = 0.3
+TLS13_ALERT_WAIT = 0.3
 
 
 def answers(settings: Any) -> Iterator[Finding]:
@@ -58,7 +58,7 @@ async def findings(options: Options) -> list[Finding]:
         checks += [provider_findings(options, provider) for provider in options.providers.values()]
     if options.services in ("all", "proxy"):
         checks.append(_upstreams(options))
-    checks += [_records(options), _authorizer(options)]
+    checks += [_check_store(options), _authorizer(options)]
     return [finding for found in await asyncio.gather(*checks) for finding in found]
 
 
@@ -172,11 +172,11 @@ async def _upstreams(options: Options) -> list[Finding]:
             place = ("policy", index, "to") if len(route.to) == 1 else ("policy", index, "to", position)
             first, _, others = places.setdefault(key, (place, upstream, -1))
             places[key] = (first, upstream, others + 1)
-    at_once, family = asyncio.Semaphore(AT_ONCE), FAMILIES[options.dns_lookup_family]
+    at_once, family = asyncio.Semaphore(MAX_CONCURRENT), FAMILIES[options.dns_lookup_family]
 
     async def one(place: KeyPath, upstream: Upstream, others: int) -> Finding | None:
         async with at_once:
-            trouble = await _in_the_way(upstream, family)
+            trouble = await _probe_upstream(upstream, family)
         if trouble is None:
             return None
         also = f"; used by {others} more {'route' if others == 1 else 'routes'}" if others > 0 else ""
@@ -191,7 +191,7 @@ async def _upstreams(options: Options) -> list[Finding]:
     return [*results, (("policy",), f"{len(late)} upstreams were not tested within {TOTAL_TIMEOUT:.0f} s")] if late else results
 
 
-async def _in_the_way(upstream: Upstream, family: int) -> ConnectFailure | None:
+async def _probe_upstream(upstream: Upstream, family: int) -> ConnectFailure | None:
     context = upstream.ssl if upstream.is_ssl() else None
     name = (upstream.server_hostname or upstream.host) if context else None
     return await _tried(upstream.host, upstream.port or 0, family=family, ssl=context, server_hostname=name)
@@ -205,7 +205,7 @@ async def _tried(host: str, port: int, **how: Any) -> ConnectFailure | None:
             reader, writer = await asyncio.open_connection(host, port, **how)
         if how.get("ssl"):
             try:
-                async with asyncio.timeout(LISTENS):
+                async with asyncio.timeout(TLS13_ALERT_WAIT):
                     await reader.read(1)
             except TimeoutError:
                 pass  # the server waits for a request, as it should
@@ -217,11 +217,11 @@ async def _tried(host: str, port: int, **how: Any) -> ConnectFailure | None:
     return None
 
 
-async def _records(options: Options) -> list[Finding]:
+async def _check_store(options: Options) -> list[Finding]:
     """Check the store: nothing for process memory, only the port for a database."""
     if options.databroker_service_url is not None and options.services != "databroker":
         # Check the port first, because gRPC keeps retrying and reports less.
-        return await _listens(("databroker_service_url",), options.databroker_service_url) or await _probe(
+        return await _probe_port(("databroker_service_url",), options.databroker_service_url) or await _probe(
             ("databroker_service_url",), lambda: _server_version(options)
         )
     if options.databroker_storage_type == "kvstore":
@@ -253,10 +253,10 @@ async def _probe(place: KeyPath, question: Callable[[], Awaitable[None]]) -> lis
 
 async def _authorizer(options: Options) -> list[Finding]:
     url = options.authorize_service_url
-    return [] if url is None or options.services != "proxy" else await _listens(("authorize_service_url",), url)
+    return [] if url is None or options.services != "proxy" else await _probe_port(("authorize_service_url",), url)
 
 
-async def _listens(place: KeyPath, url: Url) -> list[Finding]:
+async def _probe_port(place: KeyPath, url: Url) -> list[Finding]:
     port = url.port or (443 if url.scheme == "https" else 80)
     trouble = await _tried(url.host.strip("[]"), port)
     return [(place, f"{url.host}:{port} {trouble}")] if trouble else []

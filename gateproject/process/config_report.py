@@ -66,13 +66,13 @@ def as_text(report: ConfigReport, *, in_colour: bool = False) -> str:
 
 def _summary(report: ConfigReport, coloured: Any) -> str:
     if not report.errors and not report.warnings:
-        tests = f", {_counted(report.policy_tests, 'policy test')} passed" if report.policy_tests else ""
-        return f"{coloured('The configuration has no problems', _GREEN)}: {_counted(report.routes, 'route')}{tests}."
+        tests = f", {_pluralize(report.policy_tests, 'policy test')} passed" if report.policy_tests else ""
+        return f"{coloured('The configuration has no problems', _GREEN)}: {_pluralize(report.routes, 'route')}{tests}."
     where = "" if report.path else f"; {NO_FILE}"
-    return f"{_counted(len(report.errors), 'error')}, {_counted(len(report.warnings), 'warning')}{where}"
+    return f"{_pluralize(len(report.errors), 'error')}, {_pluralize(len(report.warnings), 'warning')}{where}"
 
 
-def _counted(count: int, noun: str) -> str:
+def _pluralize(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 

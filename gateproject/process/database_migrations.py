@@ -24,7 +24,7 @@ def migrate(options: Options) -> None:
     try:
         with (options.data_dir / "migrate.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            with _alone_in_the_database():
+            with _advisory_lock():
                 loader = MigrationLoader(connection)
                 _require_known(loader)
                 # The migrate command loads every model of every migration and queries each permission, even without changes.
@@ -55,7 +55,7 @@ def _recreation_steps() -> str:
 
 
 @contextmanager
-def _alone_in_the_database() -> Iterator[None]:
+def _advisory_lock() -> Iterator[None]:
     if connection.vendor != "postgresql":
         yield
         return

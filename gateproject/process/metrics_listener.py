@@ -25,7 +25,7 @@ class MetricsListener:
     def _address(self) -> HostPort | None:
         return None if self._served is None else self._served[0]
 
-    def take(self, options: Options) -> socket.socket | None:
+    def bind(self, options: Options) -> socket.socket | None:
         """Bind the port of a changed address; return None if it is unchanged. Raise ConfigError if it is unavailable."""
         address = options.metrics_address
         return bind(address, SETTING) if self.is_on and address is not None and address != self._address else None
@@ -33,7 +33,7 @@ class MetricsListener:
     async def rebind(self, options: Options) -> socket.socket | None:
         """Bind as `take`; if only the host differs, close the own listener first, because it occupies the port."""
         try:
-            return self.take(options)
+            return self.bind(options)
         except ConfigError:
             served, address = self._served, options.metrics_address
             if served is None or address is None or served[0].port != address.port:

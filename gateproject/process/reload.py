@@ -111,7 +111,7 @@ class ConfigProvenance:
     waiting: Sequence[ValueChange] = ()
     last: LastChange | None = None
 
-    def after(self, running: Options, status: ConfigurationStatus, written: ConfigSnapshot, applied: Options) -> Self:
+    def advance(self, running: Options, status: ConfigurationStatus, written: ConfigSnapshot, applied: Options) -> Self:
         """Return the provenance once `applied` replaces `running`: what was `written`, except values that require a restart."""
         unchanged = restart_required(written.options, running)
         places = written.source_map.with_retained(unchanged, self.places)

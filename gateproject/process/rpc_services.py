@@ -34,8 +34,8 @@ class RpcServices:
 
     def __init__(self, options: Options, clock: Callable[[], float] = time.time, worker: WorkerProcess | None = None):
         self._worker = worker
-        self._inner: RpcServer | None = None
-        self._secret_within = SharedSecret([worker.secret] if worker is not None else options.shared_secret, clock)
+        self._local_server: RpcServer | None = None
+        self._local_secret = SharedSecret([worker.secret] if worker is not None else options.shared_secret, clock)
         self._options = options
         self._clock = clock
         self._secret = SharedSecret(options.shared_secret, clock)
@@ -47,7 +47,7 @@ class RpcServices:
             # A proxy only needs to know that a token record changed; the change stream omits its content.
             self.broker = RemoteBroker(channel, with_data=options.services != "proxy")
         elif worker is not None and not worker.is_first:
-            self.broker = RemoteBroker(RpcChannel(worker.broker_socket, options, self._secret_within))
+            self.broker = RemoteBroker(RpcChannel(worker.broker_socket, options, self._local_secret))
 
     def _channel(self, url: Url | None) -> RpcChannel | None:
         return RpcChannel(url, self._options, self._secret) if url is not None else None
@@ -62,19 +62,19 @@ class RpcServices:
             if not self._worker.is_first:
                 return
             if self.broker is None:
-                self._inner = RpcServer(self._options, self._secret_within)
-                self._inner.add(convert.SERVICE, DataBrokerRpc(broker).methods())
-                self._inner.bind_unix(self._worker.broker_socket)
+                self._local_server = RpcServer(self._options, self._local_secret)
+                self._local_server.add(convert.SERVICE, DataBrokerRpc(broker).methods())
+                self._local_server.bind_unix(self._worker.broker_socket)
         if self._options.grpc_address is None:
             return
-        self._server = RpcServer(self._options, self._secret, self._is_an_envoy)
+        self._server = RpcServer(self._options, self._secret, self._authenticate_envoy)
         if self._options.services in ("all", "databroker") and self.broker is None:
             self._server.add(convert.SERVICE, DataBrokerRpc(broker).methods())
         if self._options.services in ("all", "authorize"):
             self._server.add(ext_authz_service.SERVICE, ExtAuthz(dependencies).methods())
         self._server.bind(self._options.grpc_address)
 
-    def _is_an_envoy(self, method: str, metadata: Metadata) -> bool | RequestAuth:
+    def _authenticate_envoy(self, method: str, metadata: Metadata) -> bool | RequestAuth:
         """Authenticate an external Envoy by its static token, which is valid for this method only.
 
         Envoys cannot create a token per call. If an Envoy cannot send metadata (Envoy Gateway), the token is in the request.
@@ -94,7 +94,7 @@ class RpcServices:
         return any(hmac.compare_digest(value.encode(), token.reveal().encode()) for token in self._tokens)
 
     async def start(self) -> None:
-        for server in (self._inner, self._server):
+        for server in (self._local_server, self._server):
             if server is not None:
                 await server.start()
 
@@ -105,7 +105,7 @@ class RpcServices:
             self._server.reload(options)
 
     async def stop_serving(self) -> None:
-        for server in (self._server, self._inner):
+        for server in (self._server, self._local_server):
             if server is not None:
                 await server.stop()
 

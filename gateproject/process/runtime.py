@@ -36,7 +36,7 @@ from foundation.telemetry.monitoring_app import MonitoringApp
 from foundation.telemetry.tracing import tracer
 from foundation.version import version
 from foundation.web.asgi_types import Application
-from gateproject.process.gc_tuning import background_build, settle
+from gateproject.process.gc_tuning import background_build, freeze_startup_heap
 from gateproject.process.metrics_listener import MetricsListener
 from gateproject.process.peers import NoPeers
 from gateproject.process.reload import ConfigProvenance, ConfigurationStatus, Reload, ReloadStep
@@ -159,7 +159,7 @@ class Runtime:
 
     def open_metrics(self) -> None:
         """Bind the port of `metrics_address`. Raise ConfigError."""
-        self._metrics.serve(self.options, self._metrics.take(self.options))
+        self._metrics.serve(self.options, self._metrics.bind(self.options))
 
     def _families(self) -> MetricFamilies:
         """Return the metrics of routes and of Envoy; called in a thread."""
@@ -211,7 +211,7 @@ class Runtime:
 
     def begin(self) -> None:
         """Start the background work; called once, when the event loop runs."""
-        settle()
+        freeze_startup_heap()
         with suppress(RuntimeError, ValueError):  # a third-party server may run gate on another thread, which cannot handle signals
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
         self.run_in_background(self._start(), "start")
@@ -244,7 +244,7 @@ class Runtime:
         return await served(self.services.proxy).data_plane.reauthorize(incoming)
 
     async def run_until(self, stop: asyncio.Event) -> None:
-        settle()
+        freeze_startup_heap()
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
         await self._start()
         self.peers.on_ready(self)
@@ -374,7 +374,7 @@ class Runtime:
         with background_build():
             written = self.source.load()
             options = keep_restart_only_values(written, self.options)
-            in_force = self.in_force.after(self.options, self.status, ConfigSnapshot(written, self.source.source_map), options)
+            in_force = self.in_force.advance(self.options, self.status, ConfigSnapshot(written, self.source.source_map), options)
             return self.builder.build(options, self.services), in_force
 
     async def stop(self) -> None:

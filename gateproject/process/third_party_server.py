@@ -23,7 +23,7 @@ from proxy.third_party_asgi.http_adapter import send_rejection, serve_http
 log = structlog.get_logger(__name__)
 
 # Features of gate's listener that are missing here (docs/operations/servers.md).
-MISSING = (
+UNSUPPORTED_FEATURES = (
     *(
         "backpressure and timeouts depend on the server",
         "TCP tunnels are not supported",
@@ -32,7 +32,7 @@ MISSING = (
     *("client certificates are not supported: such routes respond with 495", "an aborted response ends as the server implements it"),
 )
 # Settings of gate's listener, reported if they are set.
-OF_THE_LISTENER = (
+LISTENER_SETTINGS = (
     *("timeout_read", "timeout_write", "timeout_idle", "use_proxy_protocol", "http_redirect_addr", "metrics_address"),
     "autocert",
 )
@@ -130,7 +130,7 @@ def begin(runtime: Runtime) -> None:
     runtime.open_grpc()
     log.warning(
         "running under a third-party ASGI server",
-        missing=list(MISSING),
+        missing=list(UNSUPPORTED_FEATURES),
         settings_without_effect=ignored_settings(runtime.options),
     )
     runtime.start_without_listener()
@@ -139,5 +139,5 @@ def begin(runtime: Runtime) -> None:
 
 def ignored_settings(options: Options) -> list[str]:
     """Return the settings that are set and that only gate's listener supports."""
-    unused = (*OF_THE_LISTENER, *OF_TLS) if options.grpc_insecure else OF_THE_LISTENER
+    unused = (*LISTENER_SETTINGS, *OF_TLS) if options.grpc_insecure else LISTENER_SETTINGS
     return [key for key in unused if key in options.model_fields_set and getattr(options, key)]

@@ -54,7 +54,7 @@ def _head(now: Reading, before: Reading) -> Text:
     state = "[green]ready[/]" if now.is_ready else "[red]not ready[/]"
     cells = [f"[bold]{escape(service or 'gate')}[/] {escape(version)} {escape(revision)}".rstrip(), f"at {escape(now.address)}", state]
     if (started := now.value("process_start_time_seconds")) is not None:
-        cells.append(f"up {_span(time.time() - started)}")
+        cells.append(f"up {_format_duration(time.time() - started)}")
     if (requests := rate(now, before, "http_server_requests_total")) is not None:
         cells.append(f"{requests:.1f} requests/s")
     if (sessions := now.value("gate_sessions_cached")) is not None:
@@ -108,7 +108,7 @@ def _certificates(found: Iterable[tuple[str, datetime]]) -> Table:
     for name, ends in rows[:MAX_CERTIFICATES]:
         left = (ends - now).total_seconds()
         colour = "red" if left <= 0 else "yellow" if left < 7 * 86400 else "green"
-        expiry = "expired" if left <= 0 else f"in {_span(left)}"
+        expiry = "expired" if left <= 0 else f"in {_format_duration(left)}"
         table.add_row(escape(name), f"{format_utc(ends.timestamp())} [{colour}]{expiry}[/]")
     if len(rows) > MAX_CERTIFICATES:
         table.add_row(f"[dim]{len(rows) - MAX_CERTIFICATES} more that expire later[/]")
@@ -133,7 +133,7 @@ def _milliseconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f}" if value >= 10 else f"{value:.1f}"
 
 
-def _span(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     """Format a duration in its two largest units."""
     left = int(seconds)
     units: list[str] = []

@@ -120,7 +120,7 @@ def owned_by_other_user(connection: Any, uid: int) -> bool:
 
 def _owners(here: tuple[str, int], there: tuple[str, int]) -> set[int] | None:
     """Yield the owners of the socket from `here` to `there` in all tables; a closed socket has no owner."""
-    endpoints = {(_written(*here, is_mapped), _written(*there, is_mapped)) for is_mapped in (False, True)}
+    endpoints = {(_proc_address(*here, is_mapped), _proc_address(*there, is_mapped)) for is_mapped in (False, True)}
     owners, is_known = set(), False
     for table in _TABLES:
         with contextlib.suppress(OSError):
@@ -131,7 +131,7 @@ def _owners(here: tuple[str, int], there: tuple[str, int]) -> set[int] | None:
     return owners if is_known else None
 
 
-def _written(address: str, port: int, is_mapped: bool) -> str:
+def _proc_address(address: str, port: int, is_mapped: bool) -> str:
     """Format an address as in /proc: 32-bit words in host byte order; IPv6 sockets have mapped IPv4 addresses (RFC 4291 2.5.5.2)."""
     packed = (bytes(10) + b"\xff\xff" if is_mapped else b"") + socket.inet_aton(address)
     numbers = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4))

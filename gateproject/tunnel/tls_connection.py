@@ -33,12 +33,12 @@ class TlsConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
-        self._shake_hands()
+        self._handshake()
 
     def data_received(self, data: bytes) -> None:
         self._incoming.write(data)
         if not self.opened.done():
-            self._shake_hands()
+            self._handshake()
         if self.is_open:
             self._read()
 
@@ -95,7 +95,7 @@ class TlsConnection(asyncio.Protocol):
     def get_extra_info(self, name: str) -> Any:
         return self._transport.get_extra_info(name)
 
-    def _shake_hands(self) -> None:
+    def _handshake(self) -> None:
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:

@@ -43,7 +43,7 @@ class TunnelClient:
         except SignInRequired:
             if (sign_in := self.sign_in) is None:
                 raise
-        return await self._connect(await self._another(used, sign_in))
+        return await self._connect(await self._reauthenticate(used, sign_in))
 
     async def _connect(self, token: str) -> tuple[TlsConnection, bytes]:
         answer, connection = await send_request(self.url, self.context, "CONNECT", self.destination, self.destination, token)
@@ -52,7 +52,7 @@ class TunnelClient:
         kind = SignInRequired if answer.status == 401 else TunnelError
         raise kind(f"refused: {' '.join(answer.body.split()) or answer.status}")
 
-    async def _another(self, refused: str, sign_in: SignIn) -> str:
+    async def _reauthenticate(self, refused: str, sign_in: SignIn) -> str:
         """Return the token of a new sign-in, or of one that another connection has started."""
         async with self._signing_in:
             if (token := self.tokens.read()) and token != refused:

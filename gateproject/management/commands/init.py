@@ -26,7 +26,7 @@ from gateproject.process.config_report import as_text
 
 _SHORT = {"rungate": "run", "checkconfig": "check"}
 # Placeholder for answers that are still missing when the provider is verified.
-_ANY_APPLICATION = {"application": "https://app.example.com", "upstream": "http://127.0.0.1:1", "who": "everyone"}
+_PLACEHOLDER_APP = {"application": "https://app.example.com", "upstream": "http://127.0.0.1:1", "who": "everyone"}
 _OF_PROVIDER = ("provider", "issuer", "client_id", "client_secret")
 
 
@@ -62,7 +62,7 @@ class Command(GateCommand):
             if arguments["answers"] is None:
                 dialog.prompt_all(is_online=is_online)
             else:
-                dialog.take_all(_answers_in(arguments["answers"]), is_online=is_online)
+                dialog.load_answers(_answers_in(arguments["answers"]), is_online=is_online)
             options = dialog.write(path)
             if unit is not None:
                 write_unit(unit, unit_text)
@@ -75,7 +75,7 @@ class Command(GateCommand):
         self._print_next_steps(path, options)
         if unit is not None:
             self.stdout.write(f"Created {unit}.\n{next_steps(unit, path.absolute())}")
-        elif arguments["answers"] is None and dialog.agrees("Start gate now?"):
+        elif arguments["answers"] is None and dialog.confirm("Start gate now?"):
             command = [sys.executable, sys.argv[0], "rungate", "-config", str(path.absolute())]
             os.execv(command[0], command)  # noqa: S606 - ourselves, as we were started
 
@@ -119,7 +119,7 @@ class Dialog:
             if question.key == "client_secret" and is_online:
                 self._try_until_accepted()
 
-    def take_all(self, answers: dict[str, str], *, is_online: bool) -> None:
+    def load_answers(self, answers: dict[str, str], *, is_online: bool) -> None:
         """Load all answers from a file. Raise CommandError with all problems."""
         problems = []
         for question in QUESTIONS:
@@ -148,7 +148,7 @@ class Dialog:
             self._print(f"note: {warning.key}: {warning.message}")
         return checked.options
 
-    def agrees(self, text: str) -> bool:
+    def confirm(self, text: str) -> bool:
         return input(f"{text} [y/N] ").strip().lower() in ("y", "yes")
 
     def _prompt(self, question: Question) -> None:
@@ -220,7 +220,7 @@ class Dialog:
         """Return the provider's objections to this client; the rest of the configuration may be missing."""
         from gateproject.management.online_checks import provider_findings  # its imports take longer than all questions
 
-        options = self._checked(self._configuration({**_ANY_APPLICATION, **self._answers})).options
+        options = self._checked(self._configuration({**_PLACEHOLDER_APP, **self._answers})).options
         if options is None:
             return ["not tested: other answers have problems"]
         return [_format_finding(finding) for finding in asyncio.run(provider_findings(options, options.first_provider))]

@@ -91,10 +91,10 @@ class WorkerConnections:
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[Any] | None] = set()
         self.serving: dict[int, WorkerConnection] = {}
-        self.all_serve = asyncio.Event()
-        self._beginning = 0
+        self.all_ready = asyncio.Event()
+        self._joining = 0
         self._is_changing = False
-        self._moved = asyncio.Condition()
+        self._changed = asyncio.Condition()
 
     async def start(self, path: Path) -> None:
         self._server = await asyncio.start_unix_server(self._connected, path)
@@ -124,33 +124,33 @@ class WorkerConnections:
     @asynccontextmanager
     async def _begin(self) -> AsyncIterator[None]:
         """Exclude joins from reloads: a worker may not join during a reload, and a reload waits for joins in progress."""
-        async with self._moved:
-            await self._moved.wait_for(lambda: not self._is_changing)
-            self._beginning += 1
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._is_changing)
+            self._joining += 1
         try:
             yield
         finally:
-            async with self._moved:
-                self._beginning -= 1
-                self._moved.notify_all()
+            async with self._changed:
+                self._joining -= 1
+                self._changed.notify_all()
 
     @asynccontextmanager
     async def change(self) -> AsyncIterator[None]:
         """Replace the configuration of joining workers; none joins during the change."""
-        async with self._moved:
+        async with self._changed:
             self._is_changing = True
-            await self._moved.wait_for(lambda: not self._beginning)
+            await self._changed.wait_for(lambda: not self._joining)
         try:
             yield
         finally:
-            async with self._moved:
+            async with self._changed:
                 self._is_changing = False
-                self._moved.notify_all()
+                self._changed.notify_all()
 
     def _serves(self, link: WorkerConnection) -> None:
         self.serving[link.number] = link
         if len(self.serving) == self._count - 1:
-            self.all_serve.set()
+            self.all_ready.set()
 
     def _lost(self, link: WorkerConnection) -> None:
         link.lost()

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from foundation.telemetry.exposition import MetricFamilies, MetricFamilyText
 
 # Per-process metrics, which cannot be added up.
-_OF_A_PROCESS = ("process_", "python_")
+_PER_PROCESS = ("process_", "python_")
 # Gauges that are summed; any other gauge is reported per process.
-_ADDED = ("envoy_cluster_", "gate_tunnels")
+_SUMMED_GAUGES = ("envoy_cluster_", "gate_tunnels")
 _COUNTED = ("counter", "histogram", "summary")
 
 
@@ -16,7 +16,7 @@ class MetricsAggregator:
 
     def __init__(self) -> None:
         self._last: dict[int, MetricFamilies] = {}
-        self._gone: dict[str, dict[str, float]] = {}
+        self._retired: dict[str, dict[str, float]] = {}
 
     def aggregate(self, reported: Mapping[int, MetricFamilies]) -> MetricFamilies:
         """Return the families of all processes, with the last counters of a process that did not respond."""
@@ -24,18 +24,18 @@ class MetricsAggregator:
         names = dict.fromkeys(name for families in self._last.values() for name in families)
         return {name: self._family(name, reported) for name in names}
 
-    def keep(self, number: int) -> None:
+    def retire(self, number: int) -> None:
         """Retain the counters of an exited process, because its successor starts at zero."""
         for name, family in self._last.pop(number, {}).items():
             if _is_counted(name, family):
-                _add(self._gone.setdefault(name, {}), family)
+                _add(self._retired.setdefault(name, {}), family)
 
     def _family(self, name: str, reported: Mapping[int, MetricFamilies]) -> MetricFamilyText:
         of_each = {number: families[name] for number, families in self._last.items() if name in families}
         first = next(iter(of_each.values()))
         if _is_counted(name, first):
-            sums = dict(self._gone.get(name, {}))
-        elif name.startswith(_ADDED):
+            sums = dict(self._retired.get(name, {}))
+        elif name.startswith(_SUMMED_GAUGES):
             sums, of_each = {}, {number: family for number, family in of_each.items() if number in reported}
         else:
             lines = [_labelled(line, number) for number, family in sorted(of_each.items()) if number in reported for line in family.lines]
@@ -46,7 +46,7 @@ class MetricsAggregator:
 
 
 def _is_counted(name: str, family: MetricFamilyText) -> bool:
-    return family.kind in _COUNTED and not name.startswith(_OF_A_PROCESS)
+    return family.kind in _COUNTED and not name.startswith(_PER_PROCESS)
 
 
 def _add(sums: dict[str, float], family: MetricFamilyText) -> None:

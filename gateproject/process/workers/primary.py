@@ -19,13 +19,13 @@ from gateproject.process.runtime import Runtime
 from gateproject.process.services import Services
 from gateproject.process.workers.link import WorkerConnection, WorkerConnections, WorkerUnavailable, follow_lines, terminate_when_closed
 from gateproject.process.workers.metrics_aggregator import MetricsAggregator
-from gateproject.process.workers.supervisor import SERVES
+from gateproject.process.workers.supervisor import READY_SIGNAL
 from gateproject.process.workers.worker_configuration import WorkerConfiguration
 from gateproject.worker_process import FIRST, WorkerProcess
 
 log = structlog.get_logger(__name__)
 
-HERE_SECONDS = 5.0  # no event loop blocks for this long
+PING_SECONDS = 5.0  # no event loop blocks for this long
 PART = "workers"
 PREPARE_SECONDS = 60.0  # 10,000 routes take two or three
 COMMIT_SECONDS = 10.0
@@ -40,7 +40,7 @@ class PrimaryPeers(NoPeers):
 
     def __init__(self, worker: WorkerProcess):
         self.worker = worker
-        self._links = WorkerConnections(worker.count, self._configuration, self._lost)
+        self._links = WorkerConnections(worker.count, self._configuration, self._on_worker_lost)
         self._sum = MetricsAggregator()
         self._has_started = asyncio.Event()
         self._runtime: Runtime  # from the start
@@ -71,8 +71,8 @@ class PrimaryPeers(NoPeers):
 
     async def _announce_ready(self, runtime: Runtime) -> None:
         await self._has_started.wait()
-        os.kill(os.getppid(), SERVES)
-        await self._links.all_serve.wait()
+        os.kill(os.getppid(), READY_SIGNAL)
+        await self._links.all_ready.wait()
         runtime.announce_ready()
 
     def _log_exit(self, line: bytes) -> None:
@@ -80,8 +80,8 @@ class PrimaryPeers(NoPeers):
         metrics.worker_exits.inc()
         log.error("worker exited", **ended)
 
-    def _lost(self, link: WorkerConnection) -> None:
-        self._sum.keep(link.number)
+    def _on_worker_lost(self, link: WorkerConnection) -> None:
+        self._sum.retire(link.number)
 
     async def _configuration(self) -> WorkerConfiguration:
         """Return what a worker starts with, including the options of the start."""
@@ -101,7 +101,7 @@ class PrimaryPeers(NoPeers):
 
     async def prepare(self, services: Services, in_force: ConfigProvenance) -> None:
         """Prepare all or none: every worker has built the configuration, or all discard it."""
-        await self._kill_unresponsive("here", HERE_SECONDS)  # so that a suspended worker does not delay the others
+        await self._kill_unresponsive("here", PING_SECONDS)  # so that a suspended worker does not delay the others
         status, key = ConfigurationStatus.from_watcher(self._runtime.source), services.signing_key
         written = await asyncio.to_thread(WorkerConfiguration.written, services.options, self._runtime.options, status, in_force, key)
         answers = await self._links.request_all("prepare", written, PREPARE_SECONDS)

@@ -28,9 +28,9 @@ from proxy.listener.listeners import bind
 
 log = structlog.get_logger(__name__)
 
-SERVES = signal.SIGUSR1  # sent by the primary, after which the other workers can connect to it
+READY_SIGNAL = signal.SIGUSR1  # sent by the primary, after which the other workers can connect to it
 STOPS = (signal.SIGTERM, signal.SIGINT)
-SIGNALS = (*STOPS, signal.SIGHUP, signal.SIGCHLD, SERVES)
+SIGNALS = (*STOPS, signal.SIGHUP, signal.SIGCHLD, READY_SIGNAL)
 FIRST_PAUSE, MAX_PAUSE = 0.1, 10.0  # seconds before a restart
 STABLE_AFTER = 60.0  # an exit after this many seconds resets the backoff
 # Requests get ten seconds to end, plus time to write the decision log; then workers are killed.
@@ -71,10 +71,10 @@ class Supervisor:
         os.set_blocking(self._news_writer, False)
         self._running: dict[int, tuple[int, float]] = {}  # process id -> (number, start time)
         self._due: dict[int, float] = {}  # number -> time of the restart
-        self._deaths: dict[int, int] = {}
+        self._crashes: dict[int, int] = {}
         self._status = 0
         self._is_serving = False
-        self._stops_until: float | None = None
+        self._stop_deadline: float | None = None
 
     def __repr__(self) -> str:
         return f"<Supervisor of {len(self._running)} of {self._count}>"
@@ -86,17 +86,17 @@ class Supervisor:
         while self._running or self._due:
             for number in [number for number, when in self._due.items() if when <= time.monotonic()]:
                 del self._due[number]
-                if (process := self._forked(number)) is not None:
+                if (process := self._fork(number)) is not None:
                     return process
             if (received := signal.sigtimedwait(SIGNALS, self._pause())) is not None:
                 self._handle(signal.Signals(received.si_signo))
-            if self._stops_until is not None and time.monotonic() > self._stops_until:
+            if self._stop_deadline is not None and time.monotonic() > self._stop_deadline:
                 self._send(signal.SIGKILL)
         shutil.rmtree(self._directory, ignore_errors=True)
         sys.exit(self._status)
 
     def _pause(self) -> float:
-        moments = [*self._due.values(), *([] if self._stops_until is None else [self._stops_until])]
+        moments = [*self._due.values(), *([] if self._stop_deadline is None else [self._stop_deadline])]
         return max(0.0, min([moment - time.monotonic() for moment in moments], default=3600.0))
 
     def _handle(self, number: signal.Signals) -> None:
@@ -106,13 +106,13 @@ class Supervisor:
             self._reap()
         elif number == signal.SIGHUP:
             self._send(number, FIRST)
-        elif not self._is_serving and self._stops_until is None:
+        elif not self._is_serving and self._stop_deadline is None:
             self._is_serving = True
             self._due |= dict.fromkeys(range(FIRST + 1, self._count + 1), 0.0)
 
     def _stop(self, number: signal.Signals) -> None:
         self._due.clear()
-        self._stops_until = self._stops_until or time.monotonic() + self._stop_seconds
+        self._stop_deadline = self._stop_deadline or time.monotonic() + self._stop_seconds
         self._send(number)
 
     def _send(self, number: signal.Signals, to: int | None = None) -> None:
@@ -130,12 +130,12 @@ class Supervisor:
                     continue
                 if number == FIRST:
                     self._first_ended(status)
-                elif self._stops_until is None:
+                elif self._stop_deadline is None:
                     self._start_again(number, status, time.monotonic() - since)
 
     def _first_ended(self, status: int) -> None:
         """End all workers after the primary, which held the records in memory and the active configuration."""
-        if self._stops_until is not None:
+        if self._stop_deadline is not None:
             self._status = self._status or (1 if status else 0)
             return
         self._status = 1
@@ -144,14 +144,14 @@ class Supervisor:
         self._stop(signal.SIGTERM)
 
     def _start_again(self, number: int, status: int, lived: float) -> None:
-        self._deaths[number] = 0 if lived > STABLE_AFTER else self._deaths.get(number, 0)
-        pause = backoff_delay(self._deaths[number], FIRST_PAUSE, MAX_PAUSE)
-        self._deaths[number] += 1
+        self._crashes[number] = 0 if lived > STABLE_AFTER else self._crashes.get(number, 0)
+        pause = backoff_delay(self._crashes[number], FIRST_PAUSE, MAX_PAUSE)
+        self._crashes[number] += 1
         self._due[number] = time.monotonic() + pause
         with suppress(BlockingIOError):
             os.write(self._news_writer, json.dumps({"worker_number": number, **how(status), "restart_seconds": pause}).encode() + b"\n")
 
-    def _forked(self, number: int) -> WorkerProcess | None:
+    def _fork(self, number: int) -> WorkerProcess | None:
         """Return the worker in the forked process."""
         if (id := os.fork()) != 0:
             self._running[id] = number, time.monotonic()

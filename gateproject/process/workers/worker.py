@@ -55,15 +55,15 @@ class WorkerPeers(NoPeers):
             "prepare": self._prepare,
             "commit": self._commit,
             "forget": self._forget,
-            "status": self._take_status,
-            "metrics": self._collected,
+            "status": self._set_status,
+            "metrics": self._collect_metrics,
         }
         runtime.run_in_background(self._link.follow(answers), "the first process")
 
     async def _prepare(self, configuration: WorkerConfiguration) -> Sequence[Problem]:
         """Build the services of a configuration; return its problems, if any."""
         try:
-            self._next = await asyncio.to_thread(self._built, configuration)
+            self._next = await asyncio.to_thread(self._build, configuration)
         except ConfigError as error:
             return error.problems
         except Exception as error:  # every error is sent to the primary, and nothing changes
@@ -72,7 +72,7 @@ class WorkerPeers(NoPeers):
         self.configuration = configuration
         return ()
 
-    def _built(self, configuration: WorkerConfiguration) -> tuple[Services, ConfigProvenance]:
+    def _build(self, configuration: WorkerConfiguration) -> tuple[Services, ConfigProvenance]:
         with background_build():
             options = configuration.read(self._runtime.options)
             key = configuration.key(options.signing_key_algorithm)
@@ -86,11 +86,11 @@ class WorkerPeers(NoPeers):
     async def _forget(self, _: None) -> None:
         self._next = None
 
-    async def _take_status(self, status: ConfigurationStatus) -> None:
+    async def _set_status(self, status: ConfigurationStatus) -> None:
         """Set the status of a rejected newer file, which every worker's admin shows."""
         self._runtime.status = status.publish(self._runtime.options.service_label)
 
-    async def _collected(self, _: None) -> MetricFamilies:
+    async def _collect_metrics(self, _: None) -> MetricFamilies:
         return await asyncio.to_thread(self._runtime.metrics_page.collect)
 
 

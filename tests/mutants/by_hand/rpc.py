@@ -81,6 +81,8 @@ ext_authz.without(
 
 envoys = door("gateproject.process.rpc_services", "unit/authorize/rpc/test_ext_authz.py")
 envoys.without(
-    "a wrong token is not saved by one in the question", "RpcServices._is_an_envoy", replaced("not credentials", "len(credentials) != 2")
+    "a wrong token is not saved by one in the question",
+    "RpcServices._authenticate_envoy",
+    replaced("not credentials", "len(credentials) != 2"),
 )
 envoys.without("a token in a check must be configured", "RpcServices._is_token", replaced("any(...)", "bool(given)"))

@@ -37,7 +37,7 @@ class Running:
     def reload(self, **settings: Any) -> None:
         make_options(self._directory, **settings)
         written = ConfigSnapshot(self._source.load(), self._source.source_map)
-        self.known = self.known.after(self.options, self.status, written, written.options)
+        self.known = self.known.advance(self.options, self.status, written, written.options)
         self.options, self.status = written.options, ConfigurationStatus.from_watcher(self._source)
 
     def pages(self, **also: Any) -> AdminPages:

@@ -102,7 +102,7 @@ def test_bars_count_by_outcome_and_only_refusals_by_route():
 
 
 def test_only_the_latest_decisions_are_counted(monkeypatch):
-    monkeypatch.setattr(dashboard, "LATEST", 3)
+    monkeypatch.setattr(dashboard, "DECISION_SAMPLE", 3)
     decided("forbidden", times=5)
     decided("allowed", times=2)
     assert [(bar.label, bar.number) for bar in page_text().outcomes] == [("allowed", 2), ("forbidden", 1)]
@@ -171,7 +171,7 @@ def test_the_chart_has_a_column_for_each_part_of_the_time() -> None:
     late = LOADED + timedelta(hours=24)
     LoggedDecision.objects.create(decided_at=late, url="https://a.example", outcome="allowed", duration_seconds=0, snapshot="{}")
     columns = page_text().columns
-    assert len(columns) == dashboard.COLUMNS
+    assert len(columns) == dashboard.CHART_COLUMNS
     assert (columns[0].total, columns[0].refused, columns[0].top, columns[0].others) == (60, 15, 0, 45)
     assert (columns[-1].total, columns[-1].refused, columns[-1].x) == (15, 0, 230)
     assert {column.total for column in columns[1:-1]} == {0}

@@ -138,7 +138,7 @@ def test_creator_of_account_is_found_by_an_index(people: People) -> None:
 
 
 def test_latest_decisions_are_displayed_with_a_link_to_all(people: People) -> None:
-    for number in range(user_admin.LATEST + 1):
+    for number in range(user_admin.RECENT_DECISIONS + 1):
         decided("ann", f"https://app.example.com/page-{number:02}")
     page = people.pages.get(PAGE).content.decode()
     assert "page-00" not in page
@@ -152,8 +152,8 @@ def test_page_reports_missing_broker(people: People, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(people.broker, "get", away)
     text = people.text()
-    assert f"Temporary access: {user_admin.AWAY}" in text
-    assert f"Authorized programs: {user_admin.AWAY}" in text
+    assert f"Temporary access: {user_admin.BROKER_UNAVAILABLE}" in text
+    assert f"Authorized programs: {user_admin.BROKER_UNAVAILABLE}" in text
 
 
 def test_its_button_ends_all_of_their_sessions(people: People) -> None:

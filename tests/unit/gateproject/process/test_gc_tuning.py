@@ -22,7 +22,7 @@ from config.routes.policy.policy_language import iter_comparisons
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
-from gateproject.process.gc_tuning import COLLECT_AFTER, TURN_SECONDS, background_build, settle
+from gateproject.process.gc_tuning import GC_THRESHOLDS, SWITCH_INTERVAL_SECONDS, background_build, freeze_startup_heap
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.planes.shared_resources import SharedResources
 from proxy.service import ProxyService
@@ -37,7 +37,7 @@ def test_the_collector_waits_and_never_looks_at_what_was_made() -> None:
     turn, frozen = sys.getswitchinterval(), gc.get_freeze_count()
     with background_build():
         assert not gc.isenabled()
-        assert sys.getswitchinterval() == pytest.approx(TURN_SECONDS)
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL_SECONDS)
         made = [[number] for number in range(1000)]
     assert gc.isenabled()
     assert sys.getswitchinterval() == pytest.approx(turn)
@@ -56,9 +56,9 @@ def test_what_the_start_has_made_is_not_looked_at_again():
     before, frozen = gc.get_threshold(), gc.get_freeze_count()
     made = [[number] for number in range(1000)]
     try:
-        settle()
+        freeze_startup_heap()
         assert gc.get_freeze_count() >= frozen + len(made)
-        assert gc.get_threshold() == COLLECT_AFTER
+        assert gc.get_threshold() == GC_THRESHOLDS
     finally:
         gc.set_threshold(*before)
 

@@ -48,7 +48,7 @@ class Life:
     def reload(self, **settings: Any) -> ConfigProvenance:
         written = self._load(settings)
         taken = keep_restart_only_values(written, self.running)
-        self.known = self.known.after(self.running, self.status, ConfigSnapshot(written, self._source.source_map), taken)
+        self.known = self.known.advance(self.running, self.status, ConfigSnapshot(written, self._source.source_map), taken)
         self.running, self.status = taken, ConfigurationStatus.from_watcher(self._source)
         return self.known
 

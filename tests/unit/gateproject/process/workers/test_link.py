@@ -67,9 +67,9 @@ async def never(_: Any) -> None:
 async def test_each_worker_is_queried_and_answers(gate: Gate) -> None:
     link, _ = await gate.worker(2, double=double)
     assert link.configuration.name == "in force"
-    assert not gate.links.all_serve.is_set()
+    assert not gate.links.all_ready.is_set()
     await gate.worker(3, double=double)
-    assert gate.links.all_serve.is_set()
+    assert gate.links.all_ready.is_set()
     answers = await gate.links.request_all("double", 21, SOON)
     assert {link.number: answer for link, answer in answers.items()} == {2: 42, 3: 42}
 

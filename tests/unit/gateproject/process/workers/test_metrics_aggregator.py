@@ -40,8 +40,8 @@ def test_counters_never_go_backwards() -> None:
 
     assert total(_1=1, _2=10) == 11
     assert total(_1=2) == 12, "one is silent"
-    summed.keep(2)
+    summed.retire(2)
     assert total(_1=2) == 12, "it has ended"
     assert total(_1=2, _2=3) == 15, "the next of its number begins with nothing"
-    summed.keep(2)
+    summed.retire(2)
     assert total(_1=2, _2=1) == 16
