@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
@@ -12,6 +12,7 @@ from authorize.identity.client_certificates import CertificateHosts
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Decision
 from authorize.policy.identity import Identity
+from authorize.policy.mcp_message import McpMessage
 from authorize.policy.paths.canonical import canonical_host
 from authorize.policy.policy_request import PolicyRequest
 from authorize.policy.route_table import RouteTable
@@ -130,6 +131,13 @@ class Authorizer(ABC):
     @abstractmethod
     async def accessible_routes(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> tuple[AccessibleRoute, ...]:
         """Return the routes that the user who is signed in at the host of `request` may open.  Empty without a session."""
+        ...
+
+    @abstractmethod
+    async def allowed_calls(
+        self, request: PolicyRequest, check: AuthorizationResult, cookie_headers: Iterable[bytes], calls: Sequence[McpMessage]
+    ) -> Sequence[bool]:
+        """Return for each call of an MCP server whether it would be allowed in place of `request`, whose result is `check`."""
         ...
 
     @abstractmethod

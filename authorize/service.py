@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from authorize.policy.criterion import EvaluationContext
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome, evaluate_route
 from authorize.policy.identity import Identity
 from authorize.policy.language.criterion_registry import build_criterion
-from authorize.policy.mcp_message import NO_MESSAGE
+from authorize.policy.mcp_message import NO_MESSAGE, McpMessage
 from authorize.policy.policy_request import PolicyRequest
 from authorize.upstream.identity_headers import Headers, IdentityHeaders
 from authorize.upstream.upstream_credentials import UpstreamCredentials
@@ -138,6 +138,19 @@ class AuthorizeService(Authorizer):
 
     async def load_session_identity(self, session_id: str) -> Identity | None:
         return await self._identities.load(session_id, self._clock())
+
+    # enforcement-point: Authorization: MCP calls that may be listed
+    async def allowed_calls(
+        self, request: PolicyRequest, check: AuthorizationResult, cookie_headers: Iterable[bytes], calls: Sequence[McpMessage]
+    ) -> Sequence[bool]:
+        route, context, now = check.decision.route, check.decision.context, self._clock()
+        if route is None or context is None or not check.decision.is_allowed or check.decision.is_preflight:
+            return [False] * len(calls)
+        identity = check.identity
+        if identity is None:  # a call may need the user of a request that did not
+            identity = await self._identify_if_possible(request, cookie_headers, now, route.route)
+        # The request of the context has the verdict on its client certificate.
+        return [evaluate_route(replace(context.request, mcp=call), identity, route, now).is_allowed for call in calls]
 
     async def credentials_for(self, check: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
         route = check.decision.route

@@ -2,7 +2,7 @@
 
 import json
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 from urllib.parse import quote
 
@@ -21,6 +21,7 @@ from foundation.web.field_values import has_c1_control
 ROUTE = "gate_route"  # the id of the route that the data plane will use
 PURPOSE = "gate_purpose"  # absent for a decision
 IDENTIFY, ATTEST, CREDENTIALS, ACCESSIBLE_ROUTES = "identify", "attest", "credentials", "accessible_routes"
+MCP_CALLS = "mcp_calls"  # a purpose, and the extension that has the calls in JSON
 ENVOY_TOKEN = "gate_token"  # noqa: S105 - one of ext_authz_tokens, from an Envoy that has no metadata of its own to say it in
 MCP = "gate_mcp"  # the MCP message that the proxy has read, in JSON; absent if it has read none
 SYNC_TOKEN = "gate_seen"  # noqa: S105 - the version of the records that the data plane knows of: older ones must not decide
@@ -64,6 +65,18 @@ def parse_mcp_extension(extensions: Mapping[str, str]) -> McpMessage | None:
         return McpMessage.from_fields(json.loads(written))
     except (ValueError, TypeError, AttributeError):
         raise BadRequest("the MCP message is malformed") from None
+
+
+def mcp_calls_extension(calls: Sequence[McpMessage]) -> dict[str, str]:
+    return {PURPOSE: MCP_CALLS, MCP_CALLS: json.dumps([call.fields() for call in calls])}
+
+
+def parse_mcp_calls(extensions: Mapping[str, str]) -> list[McpMessage]:
+    """Return the calls that a proxy of gate asks about.  Raises BadRequest if they are malformed."""
+    try:
+        return [McpMessage.from_fields(fields) for fields in json.loads(extensions[MCP_CALLS])]
+    except (LookupError, ValueError, TypeError, AttributeError):
+        raise BadRequest("the MCP calls are malformed") from None
 
 
 def parse_extension_token(check: bytes) -> str:

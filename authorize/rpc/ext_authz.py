@@ -68,6 +68,11 @@ class ExtAuthz:
             check = await authorize.check(request, cookies)
             require_same_route(check, extensions.get(check_attributes.ROUTE, ""))
             return _headers_response(await authorize.credentials_for(check, request, cookies))
+        if extensions.get(check_attributes.PURPOSE) == check_attributes.MCP_CALLS:
+            check = await authorize.check(request, cookies)
+            require_same_route(check, extensions.get(check_attributes.ROUTE, ""))
+            calls = check_attributes.parse_mcp_calls(extensions)
+            return _calls_response(await authorize.allowed_calls(request, check, cookies, calls))
         check = await self._parts.recorder.check(authorize, request, cookies, check_request.attributes.request.http.id)
         require_same_route(check, extensions.get(check_attributes.ROUTE, ""))
         return _decision_response(check)
@@ -138,6 +143,12 @@ def _routes_response(openings: Sequence[AccessibleRoute]) -> pb.CheckResponse:
     response = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
     for name, after_step_up in (("open", False), ("open_after_step_up", True)):
         response.dynamic_metadata[name] = " ".join(each.route.id for each in openings if each.needs_step_up is after_step_up)
+    return response
+
+
+def _calls_response(allowed: Sequence[bool]) -> pb.CheckResponse:
+    response = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
+    response.dynamic_metadata["allowed"] = "".join("1" if is_allowed else "0" for is_allowed in allowed)
     return response
 
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -16,6 +16,7 @@ from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.criterion import TraceStep
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome
 from authorize.policy.identity import Identity
+from authorize.policy.mcp_message import McpMessage
 from authorize.policy.policy_request import PolicyRequest
 from authorize.policy.reasons import Reason
 from authorize.rpc import check_attributes
@@ -92,6 +93,17 @@ class RemoteAuthorizer(Authorizer):
             first.setdefault(route.id, route)
         found = [route for id, route in first.items() if (id in open_now or id in after_step_up) and route.route.is_in_portal]
         return tuple(AccessibleRoute(route, needs_step_up=route.id in after_step_up) for route in found)
+
+    async def allowed_calls(
+        self, request: PolicyRequest, check: AuthorizationResult, cookie_headers: Iterable[bytes], calls: Sequence[McpMessage]
+    ) -> Sequence[bool]:
+        if (route := check.decision.route) is None or not check.decision.is_allowed or not calls:
+            return [False] * len(calls)
+        extensions = {check_attributes.ROUTE: route.id, **check_attributes.mcp_calls_extension(calls)}
+        allowed = str(_metadata(await self._call(request, cookie_headers, extensions)).get("allowed", ""))
+        if len(allowed) != len(calls):
+            raise BrokerError("authorize sent an unknown response. Use the same release for all services")
+        return [mark == "1" for mark in allowed]
 
     async def credentials_for(self, check: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
         route = check.decision.route

@@ -7,7 +7,6 @@ keys that differ only in case, trailing data, batches, other encodings than UTF-
 import json
 import math
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from json import JSONDecoder
 from typing import Any
@@ -105,14 +104,15 @@ _DECODER = JSONDecoder(object_pairs_hook=_build_object, parse_float=_parse_float
 def _is_deeper(value: Any, limit: int) -> bool:
     level = [value]
     for _ in range(limit):
-        level = [part for each in level for part in _parts(each)]
+        level = [
+            part
+            for each in level
+            for part in (each.values() if type(each) is dict else each if type(each) is list else ())
+            if type(part) is dict or type(part) is list
+        ]
         if not level:
             return False
-    return any(isinstance(each, dict | list) for each in level)
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return True
 
 
 def _require_exact_keys(members: dict[str, Any], known: frozenset[str], place: str) -> None:

@@ -1,9 +1,10 @@
 """Embedded data plane: authorizes a request, forwards it or sends gate's response, and writes one access-log line."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any
 
+from authorize.policy.mcp_message import McpMessage
 from config.options import Options
 from foundation.errors import (
     AccessRevoked,
@@ -21,6 +22,8 @@ from proxy.forwarding.http_forwarding import ForwardResult, ResponseRule, Stream
 from proxy.forwarding.tcp_tunnel import TunnelLimits, tunnel_tcp
 from proxy.incoming_request import IncomingRequest
 from proxy.mcp.endpoint_reader import McpEndpointReader
+from proxy.mcp.list_filter import ListFilter, accept_identity, needs_filter
+from proxy.mcp.mcp_errors import REFUSED, McpRejected
 from proxy.observe.request_recorder import RequestContext
 from proxy.observe.request_spans import forward_span
 from proxy.planes.pipeline import AuthorizationPipeline
@@ -66,7 +69,7 @@ class EmbeddedDataPlane:
                 verdict = attach_saved_form(verdict, await self._save_form(decision, receive), decision.incoming)
             if isinstance(verdict, Forward):
                 pipeline.recorder.record_allowed(decision)
-                context.result = await self._forward(decision, verdict, receive, send)
+                context.result = await self._forward(context, decision, verdict, receive, send)
             else:
                 added = self.forwarding_table.response_headers.added
                 context.record_response(verdict, await pipeline.renderer.send(decision.incoming, verdict, send, decision.now, added))
@@ -101,7 +104,9 @@ class EmbeddedDataPlane:
         is_replayable = route is None or not route.route.upstream_http2
         return await self.saved_forms.save(incoming, receive, decision.now, is_replayable=is_replayable)
 
-    async def _forward(self, decision: RequestDecision, verdict: Forward, receive: Receive, send: Send) -> ForwardResult:
+    async def _forward(
+        self, context: RequestContext, decision: RequestDecision, verdict: Forward, receive: Receive, send: Send
+    ) -> ForwardResult:
         incoming, offer, upgrade_handler = decision.incoming, verdict.offer, None
         if incoming.is_connect:
             return await self._tunnel_tcp(decision, verdict, receive)
@@ -114,6 +119,8 @@ class EmbeddedDataPlane:
             lifetime = None if outgoing.is_default_timeout else outgoing.timeout
             upgrade_handler = partial(offer.run, take_over, self._response_header_filter(outgoing), lifetime)
 
+        if decision.incoming.is_mcp and (list_filter := self._list_filter(context, decision, outgoing, send)) is not None:
+            send = list_filter.send
         with self.track(decision, outgoing.selection, outgoing.statistics) as handle:
             forwarding = self.forward_request(outgoing, receive, send, handle, upgrade_handler)
             result = await (forwarding if active_span() is None else forward_span(outgoing, forwarding))
@@ -121,6 +128,23 @@ class EmbeddedDataPlane:
             if outgoing.statistics is not None:
                 record_tunnel_bytes(outgoing.statistics, result)
         return result
+
+    def _list_filter(self, context: RequestContext, decision: RequestDecision, outgoing: OutgoingRequest, send: Send) -> ListFilter | None:
+        incoming, compiled = decision.incoming, decision.check.decision.route
+        is_get = incoming.request.method == "GET"
+        if compiled is None or not needs_filter(compiled.route, incoming.request.method, incoming.request.mcp):
+            return None
+        if not is_get or incoming.accepts_event_stream:
+            outgoing.headers = accept_identity(outgoing.headers)
+
+        async def allowed(calls: Sequence[McpMessage]) -> Sequence[bool]:
+            return await self.pipeline.authorizer.allowed_calls(incoming.request, decision.check, incoming.cookies, calls)
+
+        async def refuse(reason: str) -> None:
+            error = McpRejected(REFUSED, reason, status=UpstreamError.status)
+            await send_denial(incoming, context.record_denial(denial_from_error(error)), send)
+
+        return ListFilter(send, allowed, refuse, incoming.rpc_id, only_streams=is_get)
 
     def forward_request(
         self, outgoing: OutgoingRequest, receive: Receive, send: Send, handle: StreamHandle, upgrade_handler: UpgradeHandler | None = None

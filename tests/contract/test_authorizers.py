@@ -11,6 +11,7 @@ from authorize.authorizer import Authorizer
 from authorize.ext_authz_types import CheckResponder, ExtAuthzDependencies
 from authorize.policy.decision import Outcome
 from authorize.policy.decision_text import user_message
+from authorize.policy.mcp_message import McpMessage
 from authorize.policy.reasons import Reason
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.rpc.remote_authorizer import RemoteAuthorizer
@@ -34,6 +35,10 @@ from tests.unit.authorize.builders import recorder, request
 
 NOW = 1500.0
 APP = {"from": "https://app.example.com", "to": "http://up"}
+TOOL_POLICY = [
+    {"deny": {"mcp_tool": {"not_in": ["search", "admin"]}}},
+    {"deny": {"and": [{"mcp_tool": "admin"}, {"email": {"not_is": "boss@corp.com"}}]}},
+]
 POLICY = [
     {**APP, "prefix": "/public", "allow_public_unauthenticated_access": True},
     {**APP, "prefix": "/bob", "allowed_users": ["bob@corp.com"], "pass_identity_headers": True},
@@ -53,6 +58,7 @@ POLICY = [
     {**APP, "prefix": "/given", "portal": "hide", "policy": {"allow": {"granted": True}}},
     {**APP, "prefix": "/both", "portal": "hide", "policy": {"allow": {"granted": True}}, "allowed_domains": ["corp.com"]},
     {**APP, "prefix": "/gone", "redirect": {"host_redirect": "other.example.com"}, "to": None},
+    {**APP, "prefix": "/mcp", "mcp": {}, "portal": "hide", "allowed_domains": ["corp.com"], "policy": TOOL_POLICY},
     {**APP, "allowed_domains": ["corp.com"], "pass_identity_headers": True, "cors_allow_preflight": True},
     {"from": "https://other.example.com:8443", "to": "http://up", "allowed_groups": ["nobody"]},
     {"from": "https://strong.example.com", "prefix": "/strong", "to": "http://up", "allowed_domains": ["corp.com"], "acr_values": ["mfa"]},
@@ -107,6 +113,24 @@ async def test_known_expiry_is_returned(world: World) -> None:
     await settled()
     by_program = await world.authorizer.check(request("/told", headers=[(b"authorization", b"Bearer " + token.encode())]), [])
     assert (by_program.decision.outcome, by_program.valid_until) == (Outcome.ALLOWED, math.inf)
+
+
+def call(tool: str) -> McpMessage:
+    return McpMessage("tools/call", tool=tool)
+
+
+async def test_mcp_message_decides_and_calls_are_decided_as_if_they_were_made(world: World) -> None:
+    tools = [call(name) for name in ("search", "delete", "admin")]
+    outcomes = [(await world.authorizer.check(request("/mcp", mcp=each), world.cookie())).decision.is_allowed for each in tools]
+    listing = request("/mcp", method="POST", mcp=McpMessage("tools/list"))
+    check = await world.authorizer.check(listing, world.cookie())
+    assert outcomes == [True, False, False]
+    assert check.decision.is_allowed
+    assert list(await world.authorizer.allowed_calls(listing, check, world.cookie(), tools)) == outcomes
+    unread = await world.authorizer.check(request("/mcp", method="POST"), world.cookie())
+    assert not unread.decision.is_allowed
+    assert list(await world.authorizer.allowed_calls(listing, unread, world.cookie(), tools)) == [False, False, False]
+    assert list(await world.authorizer.allowed_calls(listing, check, world.cookie(), [])) == []
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,16 @@ async def test_client_calls_what_policy_allows(gate: RunningGate, token: str, mo
             assert refused.value.error.data["rule"].startswith("policy[")
 
 
+@pytest.mark.parametrize("mode", [CURRENT, SESSIONS])
+async def test_lists_have_what_the_client_may_use(gate: RunningGate, token: str, mode: str) -> None:
+    async with connected(gate, token, mode=mode) as client:
+        assert {tool.name for tool in (await client.list_tools()).tools} == {"search", "read_file"}
+        assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["review"]
+        assert [str(resource.uri) for resource in (await client.list_resources()).resources] == ["docs://public/readme"]
+    async with connected(gate, token, host=OPEN, mode=mode) as client:
+        assert "delete_repo" in {tool.name for tool in (await client.list_tools()).tools}
+
+
 async def post(gate: RunningGate, body: bytes | dict[str, Any], token: str = "", host: str = TOOLS, **headers: str) -> httpx.Response:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = JSON | {name.replace("_", "-"): value for name, value in headers.items()}

@@ -49,6 +49,8 @@ RULES = {
         "Decisions for Envoy",
         "Envoy requires a decision for each request",
         "Grants of temporary access",
+        "Lists of MCP servers",
+        "MCP calls that may be listed",
         "MCP criteria",
         "MCP resources",
         "Policy decision",

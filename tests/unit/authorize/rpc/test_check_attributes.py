@@ -8,8 +8,11 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 from authorize.policy.mcp_message import NO_MESSAGE, McpMessage
 from authorize.rpc.check_attributes import (
     MCP,
+    MCP_CALLS,
     from_check_request,
+    mcp_calls_extension,
     mcp_extension,
+    parse_mcp_calls,
     parse_mcp_extension,
     to_check_request,
     to_latin1_bytes,
@@ -47,6 +50,14 @@ def test_a_request_comes_back_the_same(original):
 def test_an_mcp_message_comes_back_the_same(message: McpMessage | None) -> None:
     check_request = to_check_request(request("/"), [], mcp_extension(message))
     assert parse_mcp_extension(check_request.attributes.context_extensions) == message
+
+
+def test_mcp_calls_come_back_in_their_order() -> None:
+    calls = [McpMessage("tools/call", tool="a"), McpMessage("resources/read", resources=("a:b",)), NO_MESSAGE]
+    assert parse_mcp_calls(mcp_calls_extension(calls)) == calls
+    for written in ({}, {MCP_CALLS: "x"}, {MCP_CALLS: "[1]"}, {MCP_CALLS: "1"}):
+        with pytest.raises(BadRequest):
+            parse_mcp_calls(written)
 
 
 @pytest.mark.parametrize("written", ["", "x", "[]", '{"resources": 1}'])

@@ -1,0 +1,161 @@
+"""Lists of MCP servers: users see what they may use, and what can't be filtered is not passed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from authorize.policy.mcp_message import NO_MESSAGE, McpMessage
+from proxy.mcp.list_filter import MAX_LIST_BYTES, accept_identity, hypothetical_call, needs_filter
+from tests.support.asgi import Answer
+from tests.support.proxied import Proxied, proxied
+from tests.support.upstream import RawUpstream
+from tests.unit.authorize.builders import make_route
+
+URL = "https://app.example.com/mcp"
+POLICY = [
+    {"deny": {"mcp_tool": {"not_in": ["search", "read_file"]}}},
+    {"deny": {"mcp_resource": {"not_starts_with": "docs://public/"}}},
+    {"deny": {"mcp_prompt": "destroy"}},
+]
+ROUTE = {"allow_public_unauthenticated_access": True, "mcp": {}, "policy": POLICY}
+TOOLS = [{"name": "search"}, {"name": "delete_repo"}, {"name": "read_file", "title": "Ü"}]
+
+
+def result(id: Any = 1, **members: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": id, "result": members}).encode()
+
+
+def response(body: bytes, content_type: str = "application/json", *more: str, status: str = "200 OK") -> bytes:
+    head = [f"HTTP/1.1 {status}", f"content-type: {content_type}", f"content-length: {len(body)}", *more, "", ""]
+    return "\r\n".join(head).encode() + body
+
+
+async def ask(gate: Proxied, method: str = "tools/list", verb: str = "POST") -> Answer:
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method}).encode() if verb == "POST" else b""
+    headers = {"accept": "application/json, text/event-stream", "accept-encoding": "gzip, br", "content-length": str(len(body))}
+    return await gate.send(URL, body, method=verb, headers=headers | ({"content-type": "application/json"} if body else {}))
+
+
+async def filtered(directory: Path, raw: bytes, method: str = "tools/list", verb: str = "POST", **keys: Any) -> Answer:
+    async with proxied(directory, {**ROUTE, **keys}, canary=RawUpstream(raw)) as gate:
+        answer = await ask(gate, method, verb)
+        (received,) = gate.canary.requests
+        assert received.values(b"accept-encoding") == [b"identity" if needs_it(keys) else b"gzip, br"]
+        return answer
+
+
+def needs_it(keys: dict[str, Any]) -> bool:
+    return keys.get("policy", POLICY) is POLICY
+
+
+@pytest.mark.parametrize(
+    ("method", "before", "after"),
+    [
+        ("tools/list", {"tools": TOOLS, "nextCursor": "x"}, {"tools": [TOOLS[0], TOOLS[2]], "nextCursor": "x"}),
+        ("tools/list", {"tools": []}, {"tools": []}),
+        ("tools/list", {"tools": [{"title": "nameless"}, "text", {"name": 1}, TOOLS[0]]}, {"tools": [TOOLS[0]]}),
+        ("prompts/list", {"prompts": [{"name": "review"}, {"name": "destroy"}]}, {"prompts": [{"name": "review"}]}),
+        (
+            "resources/list",
+            {"resources": [{"uri": "docs://public/a"}, {"uri": "docs://secret"}, {"uri": "docs://public/../secret"}]},
+            {"resources": [{"uri": "docs://public/a"}]},
+        ),
+        ("tools/list", {"tools": TOOLS[:1], "cacheScope": "public", "ttlMs": 5}, {"tools": TOOLS[:1], "cacheScope": "private", "ttlMs": 5}),
+        ("tools/list", {"tools": TOOLS[:1], "ttlMs": 5}, {"tools": TOOLS[:1], "ttlMs": 5, "cacheScope": "private"}),
+    ],
+)
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_lists_have_only_what_the_policy_allows(
+    method: str, before: dict[str, Any], after: dict[str, Any], is_stream: bool, tmp_path: Path
+) -> None:
+    if is_stream:
+        event = b": ping\n\nevent: message\nid: 9\ndata: " + result(**before) + b"\n\n"
+        answer = await filtered(tmp_path, response(event, "text/event-stream"), method)
+        ping, found, rest = answer.body.split(b"\n\n")
+        assert (ping, rest) == (b": ping", b"")
+        fields = dict(line.split(b": ", 1) for line in found.split(b"\n"))
+        assert (fields[b"event"], fields[b"id"]) == (b"message", b"9")
+        document = json.loads(fields[b"data"])
+    else:
+        answer = await filtered(tmp_path, response(result(**before), "application/json", 'etag: "x"'), method)
+        assert answer.values("content-length") == [str(len(answer.body))]
+        assert answer.values("etag") == []
+        document = answer.json
+    assert answer.status == 200
+    assert document == {"jsonrpc": "2.0", "id": 1, "result": after}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        response(result(tools=TOOLS)[:-1]),
+        response(b"[" + result(tools=TOOLS) + b"]"),
+        response(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[],"tools":[{"name":"delete_repo"}]}}'),
+        response(result(tools={"name": "delete_repo"})),
+        response(result(tools=[{"name": str(number)} for number in range(10_001)])),
+        response(result(tools=TOOLS), "text/plain"),
+        response(result(tools=TOOLS), "application/json", "content-type: text/html"),
+        response(result(tools=TOOLS), "application/json", "content-encoding: gzip"),
+        response(result(tools=[{"name": "search", "description": "x" * MAX_LIST_BYTES}])),
+        response(b"[" * 100_000),
+    ],
+)
+async def test_lists_that_cannot_be_filtered_are_refused(raw: bytes, tmp_path: Path) -> None:
+    answer = await filtered(tmp_path, raw)
+    assert (answer.status, answer.starts, answer.json["id"], answer.json["error"]["code"]) == (502, 1, 1, -32010)
+    assert b"delete_repo" not in answer.body
+
+
+@pytest.mark.parametrize("data", [b"not JSON", result(tools="x"), result(tools=[{"name": "search", "x": "y" * MAX_LIST_BYTES}])])
+async def test_events_that_cannot_be_filtered_are_errors(data: bytes, tmp_path: Path) -> None:
+    answer = await filtered(tmp_path, response(b"data: " + data + b"\n\n", "text/event-stream"))
+    (event, rest) = answer.body.split(b"\n\n")
+    document = json.loads(event.removeprefix(b"data: "))
+    assert (answer.status, rest, document["id"], document["error"]["code"]) == (200, b"", 1, -32010)
+
+
+async def test_get_streams_are_filtered_and_pages_are_not(tmp_path: Path) -> None:
+    event = b"id: 1\ndata: " + result(tools=TOOLS) + b"\n\n"
+    stream = await filtered(tmp_path, response(event, "text/event-stream"), verb="GET")
+    assert b"delete_repo" not in stream.body
+    assert b"read_file" in stream.body
+    page = await filtered(tmp_path, response(b"<p>delete_repo</p>", "text/html"), verb="GET")
+    assert page.body == b"<p>delete_repo</p>"
+
+
+@pytest.mark.parametrize(
+    ("raw", "method", "keys"),
+    [
+        (response(result(tools=TOOLS)), "tools/list", {"policy": [{"deny": {"http_path": "/x"}}]}),
+        (response(b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}', status="404 Not Found"), "tools/list", {}),
+        (response(b"unavailable", "text/plain", status="503 Service Unavailable"), "tools/list", {}),
+    ],
+)
+async def test_other_responses_are_passed_as_they_are(raw: bytes, method: str, keys: dict[str, Any], tmp_path: Path) -> None:
+    answer = await filtered(tmp_path, raw, method, **keys)
+    assert raw.endswith(answer.body)
+    assert str(answer.status) in raw.decode()[:20]
+
+
+@pytest.mark.parametrize(
+    ("method", "message", "expected"),
+    [
+        ("POST", McpMessage("tools/list"), True),
+        ("POST", McpMessage("tools/call", tool="x"), False),
+        ("POST", None, False),
+        ("GET", NO_MESSAGE, True),
+        ("DELETE", NO_MESSAGE, False),
+    ],
+)
+def test_only_lists_and_streams_of_limited_routes_are_filtered(method: str, message: McpMessage | None, expected: bool) -> None:
+    assert needs_filter(make_route(mcp={}, policy=POLICY), method, message) is expected
+    assert not needs_filter(make_route(mcp={}), method, message)
+
+
+def test_item_is_used_by_the_call_that_its_list_is_for() -> None:
+    assert hypothetical_call("tools", {"name": "a"}) == McpMessage("tools/call", tool="a")
+    assert hypothetical_call("prompts", {"name": "a"}) == McpMessage("prompts/get", prompt="a")
+    assert hypothetical_call("resources", {"uri": "a:b", "name": "a"}) == McpMessage("resources/read", resources=("a:b",))
+    assert accept_identity([(b"accept-encoding", b"br"), (b"a", b"b")]) == [(b"a", b"b"), (b"accept-encoding", b"identity")]
