@@ -53,7 +53,7 @@ def test_a_page_has_the_brand_of_the_configuration_in_force() -> None:
 
 
 def test_only_the_time_script_runs_where_times_are_displayed() -> None:
-    context = {"person": "p", "shown": "s", "sent": "t", "target": "/", "field": "f", "id": "i"}
+    context = {"user": "p", "url": "s", "sent": "t", "target": "/", "field": "f", "id": "i"}
     assert b"<script" not in pages.render("kept_form.html", **context)
     assert "script-src" not in dict(pages.security_headers())["Content-Security-Policy"]
     (script,) = re.findall(rb"(?s)<script>(.*?)</script>", pages.render("kept_form.html", shows_times=True, **context))
