@@ -148,7 +148,7 @@ async def test_requests_to_other_paths_of_the_route_have_an_unknown_message(gate
     assert (hidden.status_code, page.status_code) == (403, 404)
 
 
-async def test_person_gets_the_page_and_the_link_to_request_access(gate: RunningGate) -> None:
+async def test_user_gets_the_page_and_the_link_to_request_access(gate: RunningGate) -> None:
     async with gate.client() as client:
         page = await sign_in(client, gate.url(TOOLS, "/"), "alice")
         assert page.status_code == 404, "of the MCP server"

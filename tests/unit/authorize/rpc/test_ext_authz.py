@@ -110,10 +110,10 @@ async def test_allowed_request_gets_identity_headers_and_removals(envoy):
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_message_of_an_mcp_request_is_unknown_whatever_an_envoy_says(envoy, method):
-    """Only gate's own proxies read messages; what the context extension of another Envoy says does not count."""
-    said = mcp_extension(McpMessage("tools/call", tool="search"))
-    answer = await envoy.ask("/mcp", cookie=envoy.cookie(), method=method, extensions=said)
+async def test_mcp_message_from_another_envoy_is_ignored(envoy, method):
+    """Only gate's own proxies read messages; the context extension of another Envoy does not count."""
+    extension = mcp_extension(McpMessage("tools/call", tool="search"))
+    answer = await envoy.ask("/mcp", cookie=envoy.cookie(), method=method, extensions=extension)
     assert (answer.denied_response.status.code, answer.status.code) == (403, code_pb2.PERMISSION_DENIED)
     assert json.loads(answer.denied_response.body)["error"]["code"] == -32010
 

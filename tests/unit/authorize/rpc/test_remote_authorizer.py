@@ -48,11 +48,11 @@ async def test_the_route_and_what_was_seen_go_with_the_question(tmp_path):
     remote = authorizer(tmp_path, channel)
     (route,) = remote.routes.routes()
     channel.metadata = {"outcome": "ALLOWED", "route": route.id, "trace": [STEP]}
-    asked = request(mcp=McpMessage("tools/call", tool="search"))
-    assert (await remote.check(asked, [])).decision.is_allowed
+    incoming = request(mcp=McpMessage("tools/call", tool="search"))
+    assert (await remote.check(incoming, [])).decision.is_allowed
     extensions = channel.requests[0].attributes.context_extensions
     assert (extensions[check_attributes.ROUTE], extensions[check_attributes.SYNC_TOKEN]) == (route.id, "life:7")
-    assert check_attributes.parse_mcp_extension(extensions) == asked.mcp
+    assert check_attributes.parse_mcp_extension(extensions) == incoming.mcp
 
 
 @pytest.mark.parametrize(
