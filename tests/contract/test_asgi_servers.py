@@ -250,7 +250,7 @@ REFUSED_WEBSOCKETS = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_let_in_reaches_no_application(stage: Stage, name: str) -> None:
+def test_denied_request_reaches_no_application(stage: Stage, name: str) -> None:
     host, text = REFUSED[name]
     status = stage.ask(host, text)
     assert stage.recorder.received == []
@@ -355,7 +355,7 @@ def test_a_browser_talks_to_its_application(stage: Stage, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("size", [0, 5, 70_000, 900_000])
 @pytest.mark.parametrize("opcode", [TEXT, BINARY])
-def test_messages_pass_whole_both_ways(stage: Stage, opcode: int, size: int) -> None:
+def test_messages_pass_completely_in_both_directions(stage: Stage, opcode: int, size: int) -> None:
     with stage.client(SOCKETS) as client:
         assert client.open(stage.name(SOCKETS), "/polite").status == 101
         payload = b"x" * size

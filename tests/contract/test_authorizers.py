@@ -265,7 +265,7 @@ async def test_a_service_account_is_known_and_a_bad_secret_challenged(world: Wor
     assert 'error="invalid_token"' in check.challenge
 
 
-async def test_the_openings_are_what_the_requests_are_let_in_for(world: World) -> None:
+async def test_accessible_hosts_match_the_decisions_on_requests(world: World) -> None:
     requester = request("/.gate/", "auth.example.com", source_ip="10.1.2.3", headers=[(b"x-team", b"blue"), (b"cookie", b"a=b")])
     found = await world.authorizer.accessible_routes(requester, world.cookie("auth.example.com"))
     assert [(each.route.route.prefix, each.needs_step_up, each.is_partially_accessible) for each in found] == [

@@ -381,7 +381,7 @@ async def test_a_run_of_blanks_in_a_cookie_costs_other_requests_nothing(gate: Ru
     assert alongside.status == 200
 
 
-async def test_what_an_application_answers_is_no_refusal_of_the_listener(gate: RunningGate) -> None:
+async def test_application_error_is_no_refusal_of_the_listener(gate: RunningGate) -> None:
     async with canary(gate, answer=OK.replace(b"200 OK", b"404 Not Found", 1)):
         assert (await asyncio.to_thread(ask, gate, "/", host=CANARY)).status == 404
     assert (await asyncio.to_thread(ask, gate, "/nothing", host="nobody.localhost", server_name=APP)).status == 404
@@ -543,7 +543,7 @@ async def test_bodies_stream_both_ways(framing: str, piece: bytes, gate: Running
             await writer.wait_closed()
 
 
-async def test_a_large_answer_arrives_whole(gate: RunningGate) -> None:
+async def test_large_response_arrives_complete(gate: RunningGate) -> None:
     async def flood(conversation: Exchange) -> None:
         await conversation.request()
         await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2097152\r\n\r\n")

@@ -77,7 +77,7 @@ def in_no_group(stage: Stage, known: Mapping[str, Any]) -> dict[str, Any]:
     return {} if stage.directory.lists_all_users else {id: DirectoryUser(id, issuer=stage.directory.issuer) for id in known}
 
 
-async def test_what_changes_is_followed(stage: Stage) -> None:
+async def test_changes_are_followed(stage: Stage) -> None:
     await stage.read()
     known = in_no_group(stage, await stage.users())
     change(stage.directory)

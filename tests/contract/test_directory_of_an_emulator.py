@@ -9,7 +9,7 @@ from tests.support.directory_stage import Stage
 from tests.support.vendors import ALICE, ROBOT_TOKEN, Emulators, OktaAdministration
 
 
-async def test_people_and_groups_of_okta_and_their_changes_become_records(emulated: Emulators, tmp_path: Path) -> None:
+async def test_okta_users_and_groups_and_changes_become_records(emulated: Emulators, tmp_path: Path) -> None:
     okta = OktaAdministration(emulated.url("okta"))
     stage = Stage(okta, tmp_path)  # type: ignore[arg-type]  # of a directory it takes the settings only
     alice = str(okta.ask("GET", f"/users/{ALICE}")["id"])

@@ -66,7 +66,7 @@ def routes_of(layout: list[LayoutRoute]) -> RouteTable:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-def test_what_passes_in_a_usual_layout_every_server_may_serve(layout: list[LayoutRoute]) -> None:
+def test_every_server_may_serve_paths_allowed_in_a_common_layout(layout: list[LayoutRoute]) -> None:
     routes = routes_of(layout)
 
     @settings(max_examples=50)
@@ -79,7 +79,7 @@ def test_what_passes_in_a_usual_layout_every_server_may_serve(layout: list[Layou
 
 @settings(max_examples=250)
 @given(ROUTES, st.lists(st.one_of(PATHS, AROUND), min_size=3, max_size=3))
-def test_what_passes_in_any_layout_every_server_may_serve(layout: list[LayoutRoute], targets: list[str]) -> None:
+def test_every_server_may_serve_paths_allowed_in_any_layout(layout: list[LayoutRoute], targets: list[str]) -> None:
     routes = routes_of(layout)
     for target in targets:
         require_same_reading(layout, routes, target)
@@ -122,7 +122,7 @@ OPENINGS = {
 
 
 @pytest.mark.parametrize(("layout", "target"), [(name, target) for name, targets in OPENINGS.items() for target in targets])
-def test_a_spelling_that_some_server_takes_for_what_is_protected_is_not_let_in(layout: str, target: str) -> None:
+def test_alternative_spelling_of_protected_path_is_denied(layout: str, target: str) -> None:
     with contextlib.suppress(BadRequest):
         assert not passes_unasked(routes_of(LAYOUTS[layout]), target)
 

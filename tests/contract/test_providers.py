@@ -133,7 +133,7 @@ async def test_user_signs_in(site: Site, vendor: Vendor) -> None:
     assert "Alice" in page.text
 
 
-async def test_the_authorization_request_has_what_protects_it(site: Site, vendor: Vendor) -> None:
+async def test_authorization_request_has_its_protections(site: Site, vendor: Vendor) -> None:
     url = urlsplit(await site.browser().to_provider())
     params = parse_qs(url.query)
     assert all(len(values) == 1 for values in params.values())
@@ -176,7 +176,7 @@ async def test_the_session_is_refreshed_while_the_provider_agrees(site: Site, ve
     assert again.access_token
 
 
-async def test_what_was_revoked_is_refused_from_then_on(site: Site, vendor: Vendor) -> None:
+async def test_revoked_token_is_refused_from_then_on(site: Site, vendor: Vendor) -> None:
     _, session = await signed_in(site, vendor)
     await site.client.revoke(session)
     if vendor.can_refresh and vendor.can_revoke:

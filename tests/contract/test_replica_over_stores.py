@@ -55,7 +55,7 @@ async def following(store: StoreBackend) -> AsyncIterator[World]:
         await store.close()
 
 
-async def test_a_copy_is_bounded_and_what_left_it_is_found_again(opener) -> None:
+async def test_cache_is_bounded_and_evicted_records_are_found_again(opener) -> None:
     async with following(opener(time.time)) as world:
         ids = [f"s{number}" for number in range(3 * ROOM)]
         for id in ids:

@@ -147,7 +147,7 @@ async def test_after_signing_out_the_next_request_is_refused(front: AnyFront, up
     assert after.status_code == 302
 
 
-async def test_a_program_gets_in_with_its_token_which_the_application_never_sees(
+async def test_programmatic_token_is_accepted_and_hidden_from_the_application(
     front: AnyFront, upstream: SampleUpstream, provider: DevelopmentProvider
 ) -> None:
     alice, bob = [(await tokens_of(provider.url, sub))["id_token"] for sub in ("alice", "bob")]

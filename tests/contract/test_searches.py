@@ -67,7 +67,7 @@ def test_sessions_are_found(run: Run, text: str, found: list[str], few: int, mon
     assert run(lambda: [session.pk for session in row_search.sessions(Session.objects.order_by("pk"), text)]) == found
 
 
-def test_people_are_found_by_group(run: Run) -> None:
+def test_users_are_found_by_group(run: Run) -> None:
     assert run(lambda: [user.pk for user in row_search.users(User.objects.all(), "ENGINEERING alice")]) == ["oidc/alice"]
 
 

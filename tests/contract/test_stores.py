@@ -32,7 +32,7 @@ def summary(changes: list[RecordChange]) -> list[tuple[str, bool]]:
     return [(change.id, change.record is not None) for change in changes]
 
 
-async def test_what_was_put_is_found_and_nothing_else(store, clock):
+async def test_stored_record_is_found_and_no_other(store, clock):
     put = await store.put(SESSION, "a", {"user_id": "oidc/1"}, expires=clock.now + 60)
     found = await store.get(SESSION, "a")
     assert found == put
@@ -186,7 +186,7 @@ async def test_the_stream_brings_puts_and_deletes_in_order(store):
     assert [change.version for change in changes] == [first.version + 1, first.version + 2]
 
 
-async def test_the_stream_waits_for_what_comes(store):
+async def test_stream_waits_for_changes(store):
     begin = (await store.put(SESSION, "a", {})).version
     reader = asyncio.create_task(read(store, begin, 2))
     await asyncio.sleep(0)

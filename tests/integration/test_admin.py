@@ -12,7 +12,7 @@ def admin(gate: RunningGate, path: str = "") -> str:
     return gate.url("authenticate.localhost", f"/.gate/admin/{path}")
 
 
-async def test_an_administrator_enters_and_sees_sessions_people_groups_and_routes(gate: RunningGate) -> None:
+async def test_administrator_sees_sessions_users_groups_and_routes(gate: RunningGate) -> None:
     async with gate.client() as client:
         index = await sign_in(client, admin(gate), "alice")
         assert index.status_code == 200

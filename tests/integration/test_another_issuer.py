@@ -162,7 +162,7 @@ async def status(gate: RunningGate, client: httpx.AsyncClient, host: str) -> int
     return (await follow(client, await client.get(gate.url(host), headers=HTML))).status_code
 
 
-async def test_what_was_pushed_of_one_issuer_s_people_opens_nothing_to_another_s(gate: RunningGate, idps: tuple[FakeIdP, FakeIdP]) -> None:
+async def test_records_pushed_for_one_issuer_grant_nothing_to_another(gate: RunningGate, idps: tuple[FakeIdP, FakeIdP]) -> None:
     first, second = idps
     account = {"userName": "alice@corp.example", "externalId": "alice"}
     user = await push(gate, "POST", "Users", account)

@@ -62,7 +62,7 @@ async def ask(gate: RunningGate, method: str, path: str, token: str = "", docume
         return await program.request(method, address(gate, path), json=document, headers=sent)
 
 
-async def test_a_program_sees_a_session_and_ends_it(own_gate: RunningGate, token: str) -> None:
+async def test_service_account_lists_and_ends_a_session(own_gate: RunningGate, token: str) -> None:
     async with own_gate.client() as bob:
         assert (await sign_in(bob, own_gate.url(APP), "bob")).status_code == 200
         session = await until_listed(own_gate, token, "sessions?q=bob@example")

@@ -187,7 +187,7 @@ def test_a_challenge_path_without_a_challenge_is_led_to_https_like_every_other(s
     assert (answer.status_code, answer.headers["location"]) == (301, f"https://{APP}/.well-known/acme-challenge/{'a' * 43}")
 
 
-def test_a_reload_gets_what_is_new_and_leaves_connections_alone(stage: Stage, upstream: SampleUpstream) -> None:
+def test_reload_passes_new_values_and_keeps_connections(stage: Stage, upstream: SampleUpstream) -> None:
     before = stage.certificate(APP)
     with stage.handshake(APP) as open_before:
         for host in (ELSEWHERE, LATER):

@@ -33,7 +33,7 @@ def received(path: Path, *arguments: str) -> dict[str, str]:
     return {each["key"]: each["message"] for each in json.loads(printed)["problems"] if each["kind"] == "no-answer"}
 
 
-def test_what_answers_is_no_finding(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path) -> None:
+def test_reachable_services_have_no_findings(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path) -> None:
     with RedisServer(tmp_path / "redis") as redis:
         builder = GateBuilder(provider.url).route("app.localhost", to=upstream.url, allow_any_authenticated_user=True)
         builder.setting(databroker_storage_type="kvstore", databroker_storage_connection_string=redis.url)

@@ -127,7 +127,7 @@ def test_keep_alive_requests_use_their_host(stage: Stage) -> None:
         assert stage.on(client, "bob.localhost").status == 495
 
 
-def test_other_hosts_and_our_own_pages_ask_for_no_certificate(stage: Stage) -> None:
+def test_other_hosts_and_gate_pages_request_no_certificate(stage: Stage) -> None:
     assert stage.ask("open.localhost").status == 200
     with stage.connect("ann.localhost") as client:
         assert stage.on(client, "ann.localhost", "/ping").status == 200

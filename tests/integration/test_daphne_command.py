@@ -51,7 +51,7 @@ def gate(
 
 
 @pytest.mark.parametrize("offered", [[], ["http/1.1"], ["h2", "http/1.1"]], ids=["no ALPN", "h1", "h2 and h1"])
-def test_clients_are_served_whatever_they_offer(gate: RunningGate, offered: list[str]) -> None:
+def test_clients_are_served_with_any_offer(gate: RunningGate, offered: list[str]) -> None:
     context = gate.certificates.client_context()
     if offered:
         context.set_alpn_protocols(offered)
@@ -172,7 +172,7 @@ NOT_STARTED = {
 
 
 @pytest.mark.parametrize("name", NOT_STARTED)
-def test_what_can_not_be_served_starts_nothing(name: str, tmp_path: Path) -> None:
+def test_unservable_configuration_starts_nothing(name: str, tmp_path: Path) -> None:
     options, settings, report = NOT_STARTED[name]
     environment = configured(tmp_path, "http://127.0.0.1:9", **settings)
     with python("-m", "daphne", "-p", str(free_port()), *options, APPLICATION, environment=environment) as child:

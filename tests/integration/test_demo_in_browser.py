@@ -105,7 +105,7 @@ def test_session_page_has_user_and_groups(demo: RunningDemo, browser: Browser) -
     assert "Engineering team" in browser.text
 
 
-def test_the_portal_lists_what_each_may_open(demo: RunningDemo, browser: Browser) -> None:
+def test_portal_lists_applications_that_each_user_may_open(demo: RunningDemo, browser: Browser) -> None:
     portal = demo.ports.url(AUTHENTICATE_HOST, "/.gate/")
     sign_in(browser, demo, "bob", portal)
     browser.picture("portal-of-bob")
@@ -154,7 +154,7 @@ def test_public_site_without_sign_in(demo: RunningDemo, browser: Browser) -> Non
     assert "Open to everybody" in browser.text
 
 
-def test_an_upload_arrives_whole_and_is_hashed(demo: RunningDemo, browser: Browser, tmp_path: Path) -> None:
+def test_upload_arrives_completely_and_is_hashed(demo: RunningDemo, browser: Browser, tmp_path: Path) -> None:
     content = bytes(range(256)) * 20_000
     file = tmp_path / "sample.bin"
     file.write_bytes(content)

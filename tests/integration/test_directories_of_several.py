@@ -197,7 +197,7 @@ async def push(gate: RunningGate, path: str, document: dict[str, Any], method: s
         return answer.json()
 
 
-async def test_what_a_hostile_provider_pushes_is_of_its_own_people_alone(pushed: RunningGate, idps: dict[str, FakeIdP]) -> None:
+async def test_records_pushed_by_hostile_provider_apply_to_its_users_only(pushed: RunningGate, idps: dict[str, FakeIdP]) -> None:
     await asyncio.to_thread(pushed.wait_for_event, "directory sync completed", lambda line: line["provider"] == "corp")
     async with pushed.client() as employee, pushed.client() as guest:
         await signed_in(pushed, employee, idps["corp"], "corp")

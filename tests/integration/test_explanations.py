@@ -76,7 +76,7 @@ async def test_a_refusal_is_explained_by_its_request_id_to_administrators_only(o
     assert "one of payroll" in received
 
 
-async def test_what_is_in_shadow_is_logged_and_lets_pass(own_gate: RunningGate) -> None:
+async def test_shadow_rule_is_logged_and_does_not_deny(own_gate: RunningGate) -> None:
     async with own_gate.client() as bob:
         assert (await sign_in(bob, own_gate.url("app.localhost"), "bob")).status_code == 200
     event = own_gate.wait_for_event("shadow decision")

@@ -60,7 +60,7 @@ def failed(gate: RunningGate, directory: Path, what: str, patience: int = 3, pat
     return count.total(), found
 
 
-def test_what_a_server_must_do_is_done_as_envoy_does_it(gate: RunningGate, tmp_path: Path) -> None:
+def test_required_server_behaviour_matches_envoy(gate: RunningGate, tmp_path: Path) -> None:
     with ThreadPoolExecutor(len(PARTS)) as pool:  # each does little but wait
         answers = list(pool.map(lambda part: failed(gate, tmp_path, part), PARTS))
     assert sum(requested for requested, _ in answers) == REQUESTED

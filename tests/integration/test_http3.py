@@ -105,7 +105,7 @@ async def test_only_signed_in_users_are_allowed(gate: RunningGate, connect: Conn
         assert incoming(posted)["body"] == "a" * 300_000
 
 
-async def test_what_is_open_ends_with_the_session(gate: RunningGate, connect: Connecting) -> None:
+async def test_open_streams_end_with_the_session(gate: RunningGate, connect: Connecting) -> None:
     async with gate.client() as client, connect(APP) as by_quic:
         assert (await sign_in(client, gate.url(APP), "alice")).status_code == 200
         cookie = [("cookie", client_cookies(client, APP))]

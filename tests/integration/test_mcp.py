@@ -81,7 +81,7 @@ async def connected(gate: RunningGate, token: str, host: str = TOOLS, mode: str 
 
 
 @pytest.mark.parametrize("mode", [CURRENT, SESSIONS])
-async def test_client_calls_what_policy_allows(gate: RunningGate, token: str, mode: str) -> None:
+async def test_client_calls_tools_that_policy_allows(gate: RunningGate, token: str, mode: str) -> None:
     async with connected(gate, token, mode=mode) as client:
         found = await client.call_tool("search", {"text": "x"})
         assert found.content[0].text == "found x"

@@ -123,7 +123,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize(("unreadable", "status"), UNREADABLE.values(), ids=UNREADABLE)
-def test_what_can_not_be_read_is_answered_with_a_next_step_and_logged(gate: RunningGate, unreadable: bytes, status: int) -> None:
+def test_unreadable_input_is_answered_with_next_step_and_logged(gate: RunningGate, unreadable: bytes, status: int) -> None:
     with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=OPEN) as client:
         client.send(unreadable.replace(b"%b", b"%b:%d" % (OPEN.encode(), gate.port)))
         answer = client.response()

@@ -92,7 +92,7 @@ async def test_planted_valid_session_is_ignored(gate: tuple[RunningGate, Develop
 
 
 @pytest.mark.parametrize("gate", [UNPROTECTED], indirect=True)
-async def test_without_companions_two_sessions_are_none_and_what_was_planted_is_cleared(
+async def test_two_sessions_without_binding_cookies_count_as_none_and_planted_cookies_are_cleared(
     gate: tuple[RunningGate, DevelopmentProvider], browser: Browser
 ) -> None:
     running, provider = gate

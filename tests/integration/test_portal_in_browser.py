@@ -92,7 +92,7 @@ def test_document_is_public(browser: Browser, gate: RunningGate, path: str) -> N
     assert errors(browser) == []
 
 
-def test_what_one_may_open_is_listed_and_nothing_else(browser: Browser, gate: RunningGate) -> None:
+def test_only_accessible_applications_are_listed(browser: Browser, gate: RunningGate) -> None:
     look(browser, 1440, "light")
     browser.open(page(gate))
     titles = ["<b>CI</b> & builds", "Grafana", "Team wiki", LONG, "Database", "Payroll", "Team chat"]

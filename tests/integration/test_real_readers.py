@@ -408,7 +408,7 @@ def test_the_servers_read_paths_in_different_ways(upstream: FanOut) -> None:
     assert readers("delete", "/users", runs="DELETE") >= {"Django under daphne"}
 
 
-def test_no_spelling_reaches_what_is_protected(door: Door, upstream: FanOut) -> None:
+def test_no_spelling_reaches_protected_paths(door: Door, upstream: FanOut) -> None:
     # An HTTP/2 method that is no token ends the connection, and Envoy takes two seconds to end it.
     cases = [case for case in CASES if not door.is_http2 or TOKEN.fullmatch(case.method)]
     statuses = door.ask(cases)

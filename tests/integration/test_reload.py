@@ -120,7 +120,7 @@ async def test_the_cookies_name_and_keys_change_for_the_admin_too(gate: RunningG
         assert "__Host-_other_admin" in {cookie.name for cookie in client.cookies.jar}
 
 
-async def test_the_admin_shows_what_was_refused_until_it_is_mended(gate: RunningGate) -> None:
+async def test_admin_displays_rejected_file_until_it_is_fixed(gate: RunningGate) -> None:
     page = gate.url("authenticate.localhost", "/.gate/admin/proxy/route/")
     async with gate.client() as client:
         await sign_in(client, page, "alice")
@@ -140,7 +140,7 @@ async def test_the_admin_shows_what_was_refused_until_it_is_mended(gate: Running
     assert f"checksum <code>{in_force}</code>" not in mended
 
 
-async def test_the_admin_shows_each_value_in_force_and_what_the_last_reload_changed(gate: RunningGate) -> None:
+async def test_admin_displays_each_active_value_and_changes_of_last_reload(gate: RunningGate) -> None:
     page = gate.url("authenticate.localhost", "/.gate/admin/gateproject/configuration/")
     async with gate.client() as client:
         first = visible_text(await sign_in(client, page, "alice"))

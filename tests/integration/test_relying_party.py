@@ -413,7 +413,7 @@ SIGNERS: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("algorithm", SIGNERS)
-def test_each_algorithm_that_we_take_signs_in_and_another_s_signature_does_not(fresh: Stage, algorithm: str) -> None:
+def test_each_accepted_algorithm_signs_in_and_foreign_signature_does_not(fresh: Stage, algorithm: str) -> None:
     """The key set also holds keys for other uses and keys of unknown types."""
     key, other = SIGNERS[algorithm]
     strangers = [

@@ -117,7 +117,7 @@ def test_a_host_in_another_spelling_ends_signed_in(stage: Stage, written: str) -
     assert (page.status, page.url) == (200, stage.url(ANYONE, "/x"))
 
 
-def test_a_host_that_is_renamed_during_the_sign_in_ends_signed_in_at_our_own_page(stage: Stage) -> None:
+def test_host_renamed_during_sign_in_ends_on_gate_page(stage: Stage) -> None:
     browser = stage.browser()
     callback = stage.picked(browser, host=OTHER, path="/x")
     policy = stage.gate.builder.policy

@@ -53,7 +53,7 @@ def sign_out_in_another_tab(browser: Browser, gate: RunningGate, provider: Devel
     browser.driver.switch_to.window(form)
 
 
-def test_what_was_sent_after_the_session_ended_arrives_once(
+def test_form_sent_after_session_end_arrives_once(
     browser: Browser, gate: RunningGate, provider: DevelopmentProvider, application: SampleUpstream, tmp_path: Path
 ) -> None:
     (tmp_path / "plan.bin").write_bytes(FILE)

@@ -59,7 +59,7 @@ def browser(gate: RunningGate, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield running
 
 
-def test_people_choose_on_a_phone_and_on_a_desk(
+def test_users_choose_on_phone_and_desktop(
     browser: Browser, gate: RunningGate, providers: tuple[DevelopmentProvider, DevelopmentProvider]
 ) -> None:
     corp, partner = providers

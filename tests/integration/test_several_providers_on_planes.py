@@ -83,7 +83,7 @@ def until_out(gate: RunningGate, cookie: str) -> None:
     gate.child.wait_for(lambda: all(is_out(gate, cookie) for _ in range(6)), "nothing of it passes")
 
 
-async def test_people_of_two_providers_stay_apart_and_one_s_sessions_end_with_it(
+async def test_users_of_two_providers_are_separate_and_their_sessions_end_with_the_provider(
     gate: RunningGate, providers: Providers, entries: list[dict[str, Any]]
 ) -> None:
     async with gate.client() as employee, gate.client() as guest:

@@ -23,7 +23,7 @@ async def test_assertion_has_user_and_host(gate: RunningGate) -> None:
     assert (claims["aud"], claims["iss"]) == (f"app.localhost:{gate.port}", f"authenticate.localhost:{gate.port}")
 
 
-async def test_the_second_host_asks_the_provider_nothing(gate: RunningGate) -> None:
+async def test_second_host_causes_no_request_to_the_provider(gate: RunningGate) -> None:
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "alice")
         page = await follow(client, await client.get(gate.url("other.localhost", "/x"), headers=HTML))
@@ -53,7 +53,7 @@ async def test_a_provider_callback_of_another_browser_yields_no_session(gate: Ru
     assert after.status_code == 302
 
 
-async def test_a_hand_over_of_another_browser_yields_no_session(gate: RunningGate) -> None:
+async def test_handoff_of_another_browser_yields_no_session(gate: RunningGate) -> None:
     async with gate.client() as attacker, gate.client() as victim:
         response = await pick_user(attacker, await to_provider(attacker, gate.url("app.localhost")), "bob")
         while "/.gate/callback/" not in response.headers["location"]:
@@ -123,7 +123,7 @@ async def test_sign_out_without_the_token_changes_nothing(gate: RunningGate) -> 
         assert (await client.get(gate.url("app.localhost"))).status_code == 200
 
 
-async def test_every_redirect_of_a_sign_in_stays_on_our_hosts_or_the_provider(gate: RunningGate, provider: DevelopmentProvider) -> None:
+async def test_every_redirect_of_sign_in_stays_on_gate_hosts_or_provider(gate: RunningGate, provider: DevelopmentProvider) -> None:
     async with gate.client() as client:
         response = await client.get(gate.url("app.localhost", "//evil.example/%0d%0aSet-Cookie:x"), headers=HTML)
         assert response.status_code == 400
@@ -147,7 +147,7 @@ async def test_nothing_secret_is_in_the_log(gate: RunningGate) -> None:
     assert "code=" not in gate.child.output
 
 
-async def test_a_stranger_can_not_fill_the_disk_through_our_pages(gate: RunningGate) -> None:
+async def test_unauthenticated_client_cannot_fill_disk_through_gate_pages(gate: RunningGate) -> None:
     """Django gathers a body whole before it knows whose it is, so it is cut before Django."""
     async with gate.client() as client:
         for host in ("authenticate.localhost", "app.localhost"):

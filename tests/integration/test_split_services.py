@@ -225,7 +225,7 @@ async def to_the_end(chunks) -> None:
             pass
 
 
-async def test_the_admin_shows_what_other_processes_decided_and_where_people_were(split, tmp_path):
+async def test_admin_displays_decisions_of_other_processes_and_user_locations(split, tmp_path):
     """The process that decides writes the record; the process with the admin displays it."""
     async with split.client() as bob, split.client() as alice:
         assert (await sign_in(bob, split.url("/soon/"), "bob")).status_code == 200
@@ -288,7 +288,7 @@ class Load:
         await asyncio.wait(self._tasks)
 
 
-async def test_whichever_dies_only_what_it_was_answering_may_fail(split):
+async def test_crash_of_either_process_fails_only_its_requests(split):
     """Kill one process of each of three services at once, then the only data broker, and restart it as a supervisor would."""
     async with split.client() as browser, split.client() as newcomer:
         assert (await sign_in(browser, split.url("/"), "bob")).status_code == 200

@@ -84,7 +84,7 @@ def test_bytes_pass_both_ways_and_each_side_ends_its_own_direction(stage: Stage)
     assert (ended["method"], ended["status"], ended["bytes_sent"], ended["ending"]) == ("CONNECT", 200, 13, "complete")
 
 
-def test_what_the_upstream_ends_first_the_client_may_still_speak_to(stage: Stage) -> None:
+def test_client_may_still_send_after_upstream_half_close(stage: Stage) -> None:
     with stage.connect() as client:
         assert client.open(f"{OPEN}:{SILENT_PORT}") == 200
         with stage.held.accepted() as upstream:
@@ -97,7 +97,7 @@ def test_what_the_upstream_ends_first_the_client_may_still_speak_to(stage: Stage
             assert upstream.recv(100) == b""
 
 
-def test_megabytes_pass_whole_both_ways_at_once(stage: Stage) -> None:
+def test_megabytes_pass_completely_in_both_directions_at_once(stage: Stage) -> None:
     with stage.connect() as client:
         assert client.open(f"{OPEN}:{ECHO_PORT}") == 200
         for _ in range(8):
@@ -107,7 +107,7 @@ def test_megabytes_pass_whole_both_ways_at_once(stage: Stage) -> None:
         assert client.ends() == b""
 
 
-def test_what_is_sent_ahead_reaches_the_upstream_after_it_was_let_in(stage: Stage) -> None:
+def test_early_data_reaches_the_upstream_after_authorization(stage: Stage) -> None:
     with stage.connect() as client:
         ahead = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
         assert client.open(f"{OPEN}:{ECHO_PORT}", ahead=ahead) == 200
@@ -168,7 +168,7 @@ def test_bytes_after_client_end_are_dropped(stage: Stage) -> None:
         (f"{OPEN}:{DEAD_PORT}", (), None, 502),
     ],
 )
-def test_what_is_refused_ends_the_connection_and_what_was_sent_ahead(
+def test_refusal_ends_connection_and_drops_pipelined_data(
     stage: Stage, authority: str, lines: tuple[str, ...], host: str | None, status: int
 ) -> None:
     before = stage.echo.count, stage.held.count
@@ -217,7 +217,7 @@ def test_silence_ends_it(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("header", ["Authorization: Gate", "Authorization: Bearer Gate-", "Proxy-Authorization: Gate"])
-async def test_a_program_is_let_in_by_its_token_and_by_policy(stage: Stage, header: str) -> None:
+async def test_programmatic_access_needs_token_and_policy(stage: Stage, header: str) -> None:
     name, scheme = header.split(" ", 1)
     statuses = {}
     for user in ("alice", "bob"):

@@ -35,7 +35,7 @@ def test_the_unit_lets_no_call_through_that_is_for_others() -> None:
     }
 
 
-def test_what_the_unit_keeps_out_fails(tmp_path: Path) -> None:
+def test_operations_restricted_by_the_unit_fail(tmp_path: Path) -> None:
     write_filter(tmp_path / "calls", calls_of_unit(UNIT))
     report = "import os\ntry:\n    os.setpriority(os.PRIO_PROCESS, 0, 5)\nexcept PermissionError:\n    print('kept out')"
     with Child(*confined(readable=[tmp_path], writable=[], filter_of_calls=tmp_path / "calls"), sys.executable, "-c", report) as child:

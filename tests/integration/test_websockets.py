@@ -182,7 +182,7 @@ async def test_text_binary_close_codes_and_subprotocols(server: Server) -> None:
 
 
 @pytest.mark.parametrize("compress", [0, 15])
-async def test_a_mebibyte_comes_back_whole_compressed_or_not(server: Server, compress: int) -> None:
+async def test_mebibyte_is_unchanged_with_and_without_compression(server: Server, compress: int) -> None:
     async with server.library_client(compress=compress) as websocket:
         assert websocket.compress == compress
         await websocket.send_bytes(BIG)
@@ -207,7 +207,7 @@ def test_ping_pong_and_fragments_pass_as_they_are(server: Server) -> None:
     assert line["bytes_sent"] > 30
 
 
-def test_what_is_sent_with_the_handshake_reaches_the_upstream_after_its_101(server: Server) -> None:
+def test_data_sent_with_handshake_reaches_the_upstream_after_its_101(server: Server) -> None:
     with server.connect() as client:
         assert client.open(server.name(HOST), "/polite", ahead=from_client(TEXT, b"early")).status == 101
         assert client.frame().payload == b"early"
@@ -450,7 +450,7 @@ async def test_a_stop_closes_websockets_with_1001_on_both_sides_and_exits_0(gate
     assert [frame.close_code for frame in upstream.frames()] == [1001]
 
 
-def test_a_client_that_ignores_our_close_does_not_hold_the_stop_up(gate: RunningGate) -> None:
+def test_client_ignoring_close_does_not_delay_shutdown(gate: RunningGate) -> None:
     async def cookie() -> str:
         async with gate.client() as browser:
             return await signed_in(gate, browser)

@@ -97,7 +97,7 @@ def test_wheel_and_archive_know_the_revision_that_they_were_made_from(sources: P
         assert second.read("foundation/revision.txt").decode().strip() == revision
 
 
-def test_extras_are_what_the_checkout_installs() -> None:
+def test_extras_match_the_installation_of_the_checkout() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert extras["demo"][0] in (ROOT / "requirements-demo.in").read_text()
     base = [line.partition("#")[0].strip() for line in (ROOT / "requirements.in").read_text().splitlines()]
@@ -113,7 +113,7 @@ def test_each_short_name_is_a_command_and_each_command_has_one(installed: Path) 
     assert all(f"  {short} " in received for short, _, _ in COMMANDS)
 
 
-async def test_what_the_wheel_installs_is_served_by_one_command(
+async def test_installed_wheel_is_served_by_one_command(
     installed: Path, provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
 ) -> None:
     builder = GateBuilder(provider.url).route(APP, to=upstream.url, allow_any_authenticated_user=True)
@@ -194,7 +194,7 @@ def configured(installed: Path, tmp_path: Path) -> Path:
     return path
 
 
-def test_what_can_not_be_written_leaves_nothing_behind(installed: Path, tmp_path: Path) -> None:
+def test_failed_write_leaves_nothing_behind(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "answers.yaml").write_text(ANSWERS)
     init = ("init", "--offline", "--answers", "answers.yaml")
     assert "full: file too large; nothing was written" in refused(installed, tmp_path, *init, "full", disk=0)

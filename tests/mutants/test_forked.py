@@ -16,6 +16,6 @@ def test_a_result_comes_from_another_process() -> None:
     ("function", "argument", "problem"),
     [(time.sleep, 60, "not finished"), (os._exit, 0, "without a result"), (int, "no number", "without a result")],
 )
-def test_what_comes_to_no_result_is_ended(function: object, argument: object, problem: str) -> None:
+def test_function_without_result_raises(function: object, argument: object, problem: str) -> None:
     with pytest.raises(Ended, match=problem):
         in_fork(function, argument, seconds=1 if problem == "not finished" else 30)

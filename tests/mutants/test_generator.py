@@ -97,7 +97,7 @@ def test_every_module_with_guards_and_every_test_of_it_is_there() -> None:
     assert GUARDS.keys() >= WORKED_THROUGH
 
 
-def test_what_is_ignored_is_there_and_has_a_reason() -> None:
+def test_ignored_mutants_exist_and_have_a_reason() -> None:
     for module, ignored in IGNORED.items():
         keys = {mutant.key for mutant in instrumented([module])[1]}
         assert sorted(ignored.keys() - keys) == [], module

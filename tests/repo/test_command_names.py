@@ -35,7 +35,7 @@ def texts_of(file: Path) -> Iterator[str]:
     )
 
 
-def test_what_is_seen_and_what_is_not(tmp_path: Path) -> None:
+def test_visible_and_hidden_texts(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_text('"""Doc."""\n\n\ndef a() -> str:\n    """Doc."""\n    return f"run {1} now"\n')
     assert set(texts_of(file)) == {"run ", " now"}

@@ -34,7 +34,7 @@ def test_compose_runs_each_service_with_its_example(name: str) -> None:
     assert set(service["networks"]) <= set(COMPOSE["networks"])
 
 
-def test_compose_starts_each_after_what_it_needs_and_knows_whether_it_works() -> None:
+def test_compose_starts_services_after_dependencies_with_health_checks() -> None:
     services = COMPOSE["services"]
     assert {name for name, service in services.items() if "healthcheck" not in service} == set()
     needs = {name: set(service.get("depends_on", {})) for name, service in services.items()}
@@ -72,7 +72,7 @@ def prepare(directory: Path) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize("name", sorted(SERVICES))
-def test_what_is_prepared_for_a_service_is_what_its_configuration_names(prepared: Path, name: str) -> None:
+def test_prepared_files_match_the_configuration_of_the_service(prepared: Path, name: str) -> None:
     path = prepared / name / f"{name}.yaml"
     assert "PUT-" not in path.read_text()
     checked = check_configuration(path, {}, ALL_CONFIG_CHECKS)
@@ -82,7 +82,7 @@ def test_what_is_prepared_for_a_service_is_what_its_configuration_names(prepared
     assert {file.name for file in path.parent.iterdir()} == {path.name, *named}
 
 
-def test_what_is_prepared_is_for_its_user_alone_and_is_never_written_over(prepared: Path) -> None:
+def test_prepared_files_are_private_and_never_overwritten(prepared: Path) -> None:
     before = {file: (file.stat().st_mode & 0o777, file.read_bytes()) for file in prepared.rglob("*") if file.is_file()}
     assert {mode for mode, _ in before.values()} == {0o600}
     again = prepare(prepared)
@@ -131,7 +131,7 @@ DOCKERFILE = (DEPLOY / "compose" / "Dockerfile").read_text()
 PACKAGES = {"gateproject", "authenticate", "authorize", "databroker", "proxy", "config", "foundation", "examples"}
 
 
-def test_the_image_is_made_of_what_a_wheel_needs_and_of_nothing_else() -> None:
+def test_image_contains_wheel_inputs_and_nothing_else() -> None:
     lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
     assert lines[0] == "*"
     stored = {line.removeprefix("!") for line in lines if line.startswith("!")}

@@ -67,7 +67,7 @@ def problem_of(line: str) -> str:
         ("grants create --fro 2h", "grants has no --fro"),
     ],
 )
-def test_what_exists_and_what_does_not(line: str, problem: str) -> None:
+def test_existing_and_missing_parts(line: str, problem: str) -> None:
     assert problem_of(line) == problem
 
 

@@ -101,7 +101,7 @@ def test_editors_find_the_schema(example: Path) -> None:
     assert (example.parent / found[1]).resolve() == SCHEMA
 
 
-def test_the_table_of_examples_is_whole() -> None:
+def test_table_of_examples_is_complete() -> None:
     listed = re.findall(r"\]\((\S+/\w+\.yaml)\)", (ROOT / "examples" / "README.md").read_text())
     assert sorted(listed) == sorted(str(path.relative_to(ROOT / "examples")) for path in EXAMPLES[1:])
 

@@ -71,7 +71,7 @@ def test_every_outcome_is_reported(forks: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "lost"), [(DIES, ["test_that_kills", "test_that_would_follow"]), (STOPS, ["test_that_stops_all"])], ids=["dies", "stops"]
 )
-def test_what_a_process_has_not_done_when_it_ends_has_failed(content: str, lost: list[str], tmp_path: Path) -> None:
+def test_tests_not_run_by_an_ended_process_have_failed(content: str, lost: list[str], tmp_path: Path) -> None:
     status, text = report(tmp_path, "--forks=2", ends=content)
     assert status == pytest.ExitCode.TESTS_FAILED
     assert [line for line in text.splitlines() if line.startswith("FAILED")] == [

@@ -51,7 +51,7 @@ def test_chart_passes_helm_lint(name: str) -> None:
 
 
 @each_values
-def test_kubernetes_knows_each_field_of_what_is_rendered(values: str) -> None:
+def test_kubernetes_knows_each_rendered_field(values: str) -> None:
     for manifest in rendered(values):
         assert manifest["metadata"]["namespace"] == NAMESPACE
         if manifest["kind"] in OTHERS:
@@ -184,7 +184,7 @@ def image_environment() -> dict[str, str]:
 
 
 @each_values
-def test_what_names_pods_finds_them(values: str) -> None:
+def test_pod_selectors_match_pods(values: str) -> None:
     manifests = rendered(values)
     deployments = of_kind(manifests, "Deployment")
 
@@ -214,7 +214,7 @@ def test_what_names_pods_finds_them(values: str) -> None:
 
 
 @each_values
-def test_people_reach_neither_metrics_nor_grpc(values: str) -> None:
+def test_users_reach_neither_metrics_nor_grpc(values: str) -> None:
     manifests = rendered(values)
     for name, service in of_kind(manifests, "Service").items():
         offered = {port["targetPort"] for port in service["spec"]["ports"]}
@@ -282,7 +282,7 @@ def test_two_memories_or_two_writers_never_run_at_once() -> None:
         ("split", {"tls__mode": "ingres"}, "/tls/mode"),
     ],
 )
-def test_what_can_not_work_is_refused_before_anything_is_installed(name: str, changes: dict[str, Any], output: str) -> None:
+def test_unworkable_values_are_refused_before_installation(name: str, changes: dict[str, Any], output: str) -> None:
     refused = templated(with_(name, **changes))
     assert (refused.returncode, output in refused.stderr) == (1, True), refused.stderr
 

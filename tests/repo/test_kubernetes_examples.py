@@ -89,7 +89,7 @@ def test_envoy_gateway_fails_closed() -> None:
     assert (token["type"], token["valueRef"]["kind"], "value" in token) == ("ValueRef", "Secret", False)
 
 
-def test_ingress_nginx_asks_where_gate_answers_and_signs_in_on_the_application_s_host() -> None:
+def test_ingress_nginx_calls_gate_and_signs_in_on_the_application_s_host() -> None:
     path = EXAMPLES / "ingress_nginx" / "ingress.yaml"
     ingresses = of_kind(objects(path), "Ingress")
     prefix = "nginx.ingress.kubernetes.io/"

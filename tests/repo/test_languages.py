@@ -44,7 +44,7 @@ def test_a_translation_has_the_same_places_and_is_certain(language: str) -> None
 
 
 @pytest.mark.parametrize("language", TRANSLATED_LANGUAGES)
-def test_what_is_compiled_is_what_is_written(language: str) -> None:
+def test_compiled_catalogue_matches_source(language: str) -> None:
     assert compiled(written(language)) == catalogue_path(language, "mo").read_bytes(), "run `make messages`"
 
 

@@ -25,7 +25,7 @@ def _loaded() -> ModuleType:
 prose = _loaded()
 
 
-def test_what_users_read_passes() -> None:
+def test_texts_for_users_pass() -> None:
     done = subprocess.run([ROOT / ".ci" / "prose"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 

@@ -82,7 +82,7 @@ def test_unit_has_readiness_and_watchdog() -> None:
     assert [line for line in lines if line.startswith("WatchdogSec=")] == ["WatchdogSec=60"]
 
 
-def test_the_unit_checks_what_it_starts_and_gives_it_low_ports_and_nothing_else_of_roots() -> None:
+def test_unit_checks_its_command_and_grants_low_ports_as_the_only_root_privilege() -> None:
     output = dict(
         re.findall(r"^(ExecStart|ExecStartPre|User|NoNewPrivileges|UMask|\w*(?:Bounding|Ambient)\w*)=(.+)$", UNIT.read_text(), re.MULTILINE)
     )

@@ -232,7 +232,7 @@ async def test_a_sign_in_of_a_configuration_without_the_provider_leaves_no_sessi
         assert bool(await left(site)) is stays
 
 
-async def test_what_comes_after_the_first_sweep_is_found_by_the_second(
+async def test_additions_after_first_sweep_are_found_by_second(
     idps: dict[str, FakeIdP], tmp_path: Path, django_pages: ASGIHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process, or a push under way, writes by the former configuration when this one is in force here."""

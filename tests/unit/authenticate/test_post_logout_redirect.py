@@ -43,7 +43,7 @@ def test_without_a_redirect_target_the_provider_receives_none(tmp_path: Path) ->
 OWN = "https://auth.example.com/.gate/signed_out"
 
 
-def test_our_own_page_is_registered_as_it_is_and_leads_nowhere_else(tmp_path: Path) -> None:
+def test_gate_page_is_registered_unchanged_and_leads_nowhere_else(tmp_path: Path) -> None:
     place = after(tmp_path, signout_redirect_url=OWN)
     assert place.params(place.resolve("", ROUTES.__contains__), NOW) == {"post_logout_redirect_uri": OWN}
     assert place.resolve_state("", ROUTES.__contains__, NOW) == ""
@@ -52,7 +52,7 @@ def test_our_own_page_is_registered_as_it_is_and_leads_nowhere_else(tmp_path: Pa
     assert place.resolve_state(state, set[str]().__contains__, NOW) == ""
 
 
-def test_a_link_to_our_own_page_leads_to_it_once(tmp_path: Path) -> None:
+def test_link_to_gate_page_leads_to_it_once(tmp_path: Path) -> None:
     place = after(tmp_path, signout_redirect_url=BYE)
     assert place.params(place.resolve(OWN, ROUTES.__contains__), NOW) == {"post_logout_redirect_uri": OWN}
 

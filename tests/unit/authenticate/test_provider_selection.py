@@ -84,7 +84,7 @@ def test_address_belongs_to_the_one_provider_authoritative_for_it(choice: Provid
     assert (found.id if found is not None else None) == id
 
 
-def test_what_is_remembered_is_for_this_host_alone_and_can_be_forgotten(choice: ProviderSelector, tmp_path: Path) -> None:
+def test_remembered_choice_is_per_host_and_can_be_removed(choice: ProviderSelector, tmp_path: Path) -> None:
     (remembered,), (forgotten,) = choice.remember_cookies("corp"), choice.clear_cookies()
     assert remembered.startswith("__Host-_gate_idp=corp; ")
     assert all(word in remembered for word in ("HttpOnly", "Secure", "SameSite=Lax", "Path=/"))

@@ -34,7 +34,7 @@ def test_open_redirects_are_refused(url: str) -> None:
         ("https://x.wild.example.com/", "https://x.wild.example.com/"),
     ],
 )
-def test_urls_of_our_hosts_are_accepted_and_rebuilt(url: str, rebuilt: str) -> None:
+def test_urls_of_gate_hosts_are_accepted_and_rebuilt(url: str, rebuilt: str) -> None:
     target = TARGETS.resolve(url, ROUTES.__contains__)
     assert target is not None
     assert str(target) == rebuilt
@@ -60,7 +60,7 @@ def test_a_url_that_is_too_long_to_remember_loses_its_query_first_and_then_its_p
 @given(
     st.text(alphabet=string.printable + "。／\\\x00é", max_size=40), st.sampled_from(["", "https://", "http://", "https://app.example.com"])
 )
-def test_whatever_is_accepted_reads_the_same_to_another_parser(rest: str, beginning: str) -> None:
+def test_accepted_target_parses_the_same_in_urlsplit(rest: str, beginning: str) -> None:
     target = TARGETS.resolve(beginning + rest, ROUTES.__contains__)
     if target is not None:
         parts = urlsplit(str(target))

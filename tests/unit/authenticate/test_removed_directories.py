@@ -34,7 +34,7 @@ async def left(broker: MemoryStore) -> dict[str, list[str]]:
     return {type: [record.id for record in await broker.page(type, "", 100)] for type in TYPES}
 
 
-async def test_what_is_left_is_of_those_that_have_a_directory(tmp_path: Path, broker: MemoryStore) -> None:
+async def test_remaining_records_belong_to_providers_with_a_directory(tmp_path: Path, broker: MemoryStore) -> None:
     (tmp_path / "people.yaml").write_text("users: []")
     entries = (entry("corp", CORP) | {"directory_file": "people.yaml"}, entry("partner", PARTNER))
     with capture_logs() as logged:
@@ -67,7 +67,7 @@ async def test_provider_entry_data_is_dropped_for_keys_of_one_provider(tmp_path:
 @pytest.mark.parametrize(
     ("keys", "stay"), [({"directory_file": "people.yaml"}, ["oidc/1", "oidc/2", "okta/1"]), ({}, ["oidc/2", "okta/1"])]
 )
-async def test_the_people_of_an_entry_called_as_the_only_provider_stay_where_it_has_a_directory(
+async def test_users_of_entry_named_like_the_only_provider_stay_where_it_has_a_directory(
     tmp_path: Path, broker: MemoryStore, keys: dict[str, str], stay: list[str]
 ) -> None:
     """A deactivated user also stays deactivated, even if another source is responsible now."""
@@ -81,7 +81,7 @@ async def test_the_people_of_an_entry_called_as_the_only_provider_stay_where_it_
     assert await broker.page(SCIM_USER, "", 10) == []
 
 
-async def test_people_and_groups_of_another_kind_of_provider_are_there_when_it_is_taken_back(tmp_path: Path) -> None:
+async def test_users_and_groups_of_another_provider_kind_return_with_it(tmp_path: Path) -> None:
     """Records from an entry's directory file are recognized by their groups, whose names no other entry uses."""
     broker = MemoryStore()
     values = {"issuer": "https://corp.okta.com"}
@@ -95,9 +95,7 @@ async def test_people_and_groups_of_another_kind_of_provider_are_there_when_it_i
     assert [record.id for record in await broker.page(SCIM_USER, "", 10)] == ["7"]
 
 
-async def test_what_could_not_be_deleted_is_known_the_next_time(
-    tmp_path: Path, broker: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failed_deletion_is_retried_next_time(tmp_path: Path, broker: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     delete, fails = broker.delete, iter([True])
 
     async def failing_once(type: str, id: str) -> bool:
@@ -117,7 +115,7 @@ PUSHED = (SCIM_USER, SCIM_GROUP, SCIM_INDEX)
     ("keys", "stays"),
     [({"scim_token": "0123456789abcdefghijklmnopqrstuv"}, ["corp/1"]), ({"directory_file": "people.yaml"}, []), ({}, [])],
 )
-async def test_what_was_pushed_stays_while_that_provider_may_push(
+async def test_pushed_records_stay_while_that_provider_may_push(
     tmp_path: Path, broker: MemoryStore, keys: dict[str, Any], stays: list[str]
 ) -> None:
     (tmp_path / "people.yaml").write_text("users: []")
@@ -130,7 +128,7 @@ async def test_what_was_pushed_stays_while_that_provider_may_push(
     assert (await left(broker))[DIRECTORY_USER] == (["corp/1"] if keys else [])
 
 
-async def test_what_entries_have_pushed_is_nothing_of_the_keys_of_one_provider(tmp_path: Path, broker: MemoryStore) -> None:
+async def test_records_pushed_to_entries_are_deleted_for_keys_of_one_provider(tmp_path: Path, broker: MemoryStore) -> None:
     for type in PUSHED:
         for id in ("corp/1", "ours"):
             await broker.put(type, id, {})

@@ -77,13 +77,13 @@ def request_count(idp: FakeIdP, path: str) -> int:
 
 
 @pytest.mark.parametrize("id", IDS)
-async def test_people_are_of_the_provider_that_they_chose(site: SeveralSite, id: str) -> None:
+async def test_users_belong_to_their_chosen_provider(site: SeveralSite, id: str) -> None:
     _, session = await signed_in(site, id)
     assert (session.user_id, session.provider, session.subject, session.issuer) == (f"{id}/alice", id, "alice", site.idps[id].issuer)
     assert all(not idp.requests for other, idp in site.idps.items() if other != id)
 
 
-async def test_one_subject_at_three_providers_is_three_people(site: SeveralSite) -> None:
+async def test_one_subject_at_three_providers_is_three_users(site: SeveralSite) -> None:
     sessions = [(await signed_in(site, id))[1] for id in IDS]
     assert {session.user_id for session in sessions} == {f"{id}/alice" for id in IDS}
     for session in sessions:
@@ -122,7 +122,7 @@ async def test_an_error_of_another_provider_is_not_the_chosen_one_s(site: Severa
 
 @pytest.mark.parametrize(("hostile", "other"), PAIRS)
 @pytest.mark.parametrize("trick", ["a token of the other", "the other's issuer", "the other's key", "the other's whole answer"])
-async def test_a_hostile_provider_s_people_are_never_another_s(site: SeveralSite, hostile: str, other: str, trick: str) -> None:
+async def test_users_of_hostile_provider_are_never_another_s(site: SeveralSite, hostile: str, other: str, trick: str) -> None:
     mine, others = site.idps[hostile], site.idps[other]
     if trick == "a token of the other":
         mine.bend.token = lambda header, claims: signed(header | {"kid": others.kid}, claims, others.signing_key, others.algorithm)
@@ -272,7 +272,7 @@ async def test_outage_of_one_provider_blocks_no_user_of_another(site: SeveralSit
     assert "corp" not in site.service.readiness().reason
 
 
-async def test_a_start_asks_no_provider(site: SeveralSite) -> None:
+async def test_start_contacts_no_provider(site: SeveralSite) -> None:
     assert (await site.browser().get(site.sign_in_url())).status == 200
     assert all(not idp.requests for idp in site.idps.values())
 
@@ -316,7 +316,7 @@ async def test_provider_choice_is_remembered_until_sign_out(site: SeveralSite) -
 
 
 @pytest.mark.parametrize("by", ["cross-site", "same-site", "none", ""])
-async def test_what_another_site_chose_is_not_remembered(site: SeveralSite, by: str) -> None:
+async def test_cross_site_choice_is_not_remembered(site: SeveralSite, by: str) -> None:
     browser = site.browser()
     site.idps["partner"].bend.claims = site.idps["partner"].bend.userinfo = {"email": "alice@partner.example"}
     url = await to(site, browser, "partner", by)

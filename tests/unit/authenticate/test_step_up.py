@@ -27,7 +27,7 @@ def test_it_comes_by_the_signed_url_and_stays_with_the_attempt() -> None:
 
 
 @pytest.mark.parametrize("age", ["-1", "1.5", "1e3", "²", "900 ", "x"])
-def test_what_is_no_time_is_refused(age: str) -> None:
+def test_invalid_time_is_refused(age: str) -> None:
     with pytest.raises(BadRequest):
         StepUpRequest.from_url({"gate_max_age": age})
 

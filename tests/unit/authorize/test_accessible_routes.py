@@ -54,7 +54,7 @@ def random_policy(seed: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_what_is_listed_is_what_the_requests_are_let_in_for(tmp_path: Path, seed: int) -> None:
+async def test_listed_routes_match_the_decisions_on_requests(tmp_path: Path, seed: int) -> None:
     options = make_options(tmp_path, policy=random_policy(seed))
     cookies, outcomes = SessionCookies(options), set[tuple[Outcome, bool]]()
     async with followed_broker() as (broker, replica):
@@ -125,7 +125,7 @@ async def test_redirects_and_hosts_with_a_wildcard_are_not_listed() -> None:
         ({"prefix": "/a", "regex": "/a/b"}, "/a/b"),
     ],
 )
-def test_the_start_page_is_what_the_route_names(keys: dict[str, Any], path: str | None) -> None:
+def test_start_page_is_the_one_named_by_the_route(keys: dict[str, Any], path: str | None) -> None:
     assert entry_path(table(make_route(**keys, allow_any_authenticated_user=True)).routes()[0]) == path
 
 

@@ -217,7 +217,7 @@ def test_replay_is_filtered_by_route_user_and_time(pages, form: dict[str, str], 
     assert b"<b>" not in page.content
 
 
-def test_what_can_not_be_made_again_is_counted(pages) -> None:
+def test_decisions_without_inputs_are_counted(pages) -> None:
     recent(outcome="unavailable")
     text = visible_text(pages().post(LOG + "replay/", hours="1"))
     assert "Not replayed 2 decisions: 2: the data broker" in text

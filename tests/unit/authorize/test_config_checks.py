@@ -155,7 +155,7 @@ def test_warns_of_route_without_allow_rule(tmp_path: Path) -> None:
     assert warnings(tmp_path, {"from": "https://b.example.com", "redirect": {"https_redirect": True}}) == []
 
 
-def test_a_route_that_names_what_others_read_otherwise_is_a_warning(tmp_path: Path) -> None:
+def test_ambiguous_route_path_is_a_warning(tmp_path: Path) -> None:
     def there(**keys: Any) -> dict[str, Any]:
         return {"from": "https://p.example.com", "to": "http://a", "allow_any_authenticated_user": True, **keys}
 

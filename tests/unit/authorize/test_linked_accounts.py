@@ -223,7 +223,7 @@ async def access(loader: IdentityLoader, session: str) -> set[str]:
     return set(found.grants)
 
 
-async def test_access_for_a_while_is_the_persons_by_each_account_and_ends_with_either(
+async def test_temporary_access_applies_to_each_account_and_ends_with_either(
     world: tuple[BreakableBroker, IdentityLoader],
 ) -> None:
     broker, loader = world

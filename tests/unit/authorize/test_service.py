@@ -201,7 +201,7 @@ async def test_a_session_that_ended_is_refused(world: World) -> None:
     assert await world.outcome("/", value) is Outcome.SIGN_IN
 
 
-async def test_what_is_open_to_everyone_works_while_the_broker_is_down(world: World) -> None:
+async def test_public_routes_work_while_the_broker_is_down(world: World) -> None:
     world.broker.is_down = True
     value = world.cookie()
     assert await world.outcome("/public", value) is Outcome.ALLOWED
@@ -276,7 +276,7 @@ async def test_only_a_public_route_is_public(world: World) -> None:
     assert not world.service.is_public(request("/robots.txt", "unknown.example.com"))
 
 
-async def test_only_listed_people_and_groups_administer(world: World, tmp_path: Path) -> None:
+async def test_only_listed_users_and_groups_administer(world: World, tmp_path: Path) -> None:
     assert not world.service.may_administer(user())
     options = make_options(tmp_path, admin_allowed_users=["ann@corp.com"], admin_allowed_groups=["g1"])
     service = AuthorizeService(options, world.replica, SigningKey.from_options(options))
@@ -298,7 +298,7 @@ def requests_with_token(token: str) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-async def test_a_program_s_token_counts_in_each_carrier_and_at_its_host_only(world: World) -> None:
+async def test_programmatic_token_counts_in_each_carrier_at_its_host_only(world: World) -> None:
     for target, facts in requests_with_token(program_token(world)):
         assert await world.outcome(target, **facts) is Outcome.ALLOWED
         assert await world.outcome(target, host="other.example.com", **facts) is Outcome.SIGN_IN
@@ -312,7 +312,7 @@ async def test_no_other_sealed_value_passes_for_programmatic_token(world: World)
     assert await world.outcome("/", program_token(world)) is Outcome.SIGN_IN
 
 
-async def test_program_token_ends_with_session(world: World) -> None:
+async def test_programmatic_token_ends_with_session(world: World) -> None:
     token = program_token(world)
     await world.broker.delete(SESSION, "s1")
     await settled()

@@ -224,7 +224,7 @@ def test_a_file_that_settings_name_has_to_settle_too(path: Path) -> None:
     assert unsettled[0] == key
 
 
-async def test_what_is_being_written_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_incomplete_file_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rest = [b"# one\n", b"# two\n"]
 
     def write_on() -> None:
@@ -238,7 +238,7 @@ async def test_what_is_being_written_is_waited_for(path: Path, monkeypatch: pyte
     assert source.find_unsettled() is None
 
 
-async def test_what_does_not_stop_changing_is_refused_by_its_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_continuously_changing_file_is_refused_by_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ClockOfATest(monkeypatch, while_asleep=lambda: path.write_bytes(path.read_bytes() + b"#\n"))
     with pytest.raises(ConfigError, match=r"config\.yaml: .* while it changes"):
         await ConfigWatcher(path, {}).settle()

@@ -75,7 +75,7 @@ def test_placeholder_or_trust_in_all_is_a_warning(tmp_path: Path, settings: dict
     assert weak(tmp_path, ROUTE, **settings) == {key}
 
 
-def test_what_was_filled_in_is_left_alone(tmp_path: Path) -> None:
+def test_filled_in_values_are_not_reported(tmp_path: Path) -> None:
     filled = {"idp_client_secret": "a$b{c}<d>", "trusted_proxies": ["10.0.0.0/8", "fd00::/8"]}
     assert weak(tmp_path, ROUTE, **filled, **AZURE | {"idp_provider_url": f"{AZURE['idp_provider_url']}/v2.0"}) == set()
 

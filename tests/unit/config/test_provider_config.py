@@ -36,7 +36,7 @@ def test_a_provider_shows_no_secret(tmp_path: Path) -> None:
     assert "client-secret" not in repr(make_options(tmp_path).first_provider)
 
 
-def test_what_is_no_provider_has_the_name_of_none() -> None:
+def test_reserved_ids_name_no_provider() -> None:
     assert {"", "jwt", "service_account", "verified_email"} == RESERVED_IDS
     assert RESERVED_IDS.isdisjoint(PROVIDERS)
 

@@ -45,7 +45,7 @@ def test_of_very_many_unknown_keys_only_the_first_are_described() -> None:
     assert len(_limit_unknown_keys(Sample, {**unknown, "a": "perhaps"})) == MAX_DETAILS + 1
 
 
-def test_what_is_right_becomes_the_model() -> None:
+def test_valid_document_becomes_the_model() -> None:
     sample, found = validate(Sample, {"a": True, "inner": {"needed": "x"}}, {})
     assert found == []
     assert sample is not None

@@ -108,7 +108,7 @@ def test_repeated_administrator_action_is_audited_each_time():
 
 
 @pytest.mark.parametrize("change", ["save", "delete", "update", "delete all"])
-def test_what_was_written_stays_as_it_was(change: str):
+def test_audit_entries_are_immutable(change: str):
     record_action(request_of(account()), "opened the admin", object_repr="Ann")
     entry, before = AuditEntry.objects.get(), AuditEntry.objects.values().get()
     entry.action = "did nothing"
@@ -251,7 +251,7 @@ async def test_unauditable_action_is_refused():
     ],
     ids=ascii,
 )
-def test_what_no_database_holds_or_no_page_should_show_is_replaced(text, stored):
+def test_characters_unsupported_by_database_or_page_are_replaced(text, stored):
     async_to_sync(service_account_log(text, text, lambda: 0.0, "").record)(text, Session, [(text, text)])
     entry = AuditEntry.objects.get()
     assert (entry.actor, entry.actor_id) == (f"{stored} (API)", f"service_account/{stored}")

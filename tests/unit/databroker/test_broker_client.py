@@ -34,7 +34,7 @@ async def test_an_id_stays_spent_a_little_longer_than_it_lives():
 
 
 @pytest.mark.parametrize(("ends", "first"), [(-30, True), (-3600, False)])
-async def test_a_clock_may_be_a_little_behind_and_what_has_long_expired_is_never_spent(ends: int, first: bool):
+async def test_slow_clock_is_tolerated_and_long_expired_ids_are_not_recorded(ends: int, first: bool):
     broker = MemoryStore(lambda: NOW)
     assert [await consume_once(broker, "a", NOW + ends) for _ in range(2)] == [first, False]
 

@@ -42,7 +42,7 @@ def test_claims_are_flattened_to_dotted_keys() -> None:
         ([None, {}, []], NullValues, ()),
     ],
 )
-def test_what_can_t_be_compared_is_neither_absent_nor_empty(value: Any, kind: type, values: tuple[Any, ...]) -> None:
+def test_incomparable_value_is_neither_absent_nor_empty(value: Any, kind: type, values: tuple[Any, ...]) -> None:
     found = flatten_claims({"x": value})["x"]
     assert (type(found), found) == (kind, values)
     assert flatten_claims(frozen_data({"x": value}))["x"] == found

@@ -26,5 +26,5 @@ def test_clock_skew_is_reported_and_measured(skew: float) -> None:
     assert reported(watch, 0.3, 0.3) == [(AGREES, 0.0)]
 
 
-def test_what_questions_take_is_no_difference() -> None:
+def test_query_time_is_no_difference() -> None:
     assert reported(ClockSkewMonitor(), MAX_SKEW_SECONDS, -MAX_SKEW_SECONDS, 0.0) == []

@@ -58,7 +58,7 @@ async def test_a_stronger_one_stays_where_a_weaker_one_ends(store: Store) -> Non
     assert await ids(store) == ["a", "b", "b1", "c"]
 
 
-async def test_what_had_ended_before_is_no_error_and_is_not_counted(store: Store) -> None:
+async def test_already_ended_sessions_are_no_error_and_not_counted(store: Store) -> None:
     assert await end_sessions(store, ["gone", "c"]) == ["c"]
     assert await end_sessions(store, []) == []
 

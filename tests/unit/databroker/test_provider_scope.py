@@ -74,7 +74,7 @@ async def test_pages_go_on_to_the_last_of_one_s_own(broker: MemoryStore, type: s
     assert found == names == [record.id async for record in iter_records(corp, type)]
 
 
-async def test_what_is_no_directory_s_is_as_it_is(broker: MemoryStore) -> None:
+async def test_records_of_other_types_are_unscoped(broker: MemoryStore) -> None:
     corp, partner = corp_and_partner(broker)
     await corp.put(SESSION, "s", {}, expires=9e9)
     assert await partner.get(SESSION, "s") == await broker.get(SESSION, "s")

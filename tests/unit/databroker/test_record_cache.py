@@ -49,18 +49,18 @@ def record(id: str = "a", version: int = 1, expires: float | None = None, **data
         ),
     ],
 )
-def test_what_is_opened_is_what_was_packed(original: Record) -> None:
+def test_unpacked_record_equals_packed_one(original: Record) -> None:
     assert packed(original).get("a") == original
 
 
-def test_no_reader_changes_what_the_next_one_finds() -> None:
+def test_no_reader_changes_the_result_of_the_next() -> None:
     found = packed(record(claims={"groups": ["a"]})).get("a")
     assert found is not None
     with pytest.raises(TypeError):
         found.data["claims"]["groups"].append("admins")
 
 
-def test_what_was_opened_is_at_hand_until_it_changes() -> None:
+def test_opened_record_is_cached_until_it_changes() -> None:
     held = packed(record(version=1))
     first = held.get("a")
     assert held.get("a") is first
@@ -173,7 +173,7 @@ def test_large_record_is_parsed_each_time() -> None:
     assert held._decoded == {}
 
 
-def test_each_change_of_what_is_held_is_a_write_and_no_look_is() -> None:
+def test_each_state_change_is_a_write_and_no_read_is() -> None:
     writes = ChangeCounter()
     caches = [RecordCache(SESSION, 2, writes) for _ in range(2)]
     seen = [writes.number]
@@ -197,7 +197,7 @@ def test_each_change_of_what_is_held_is_a_write_and_no_look_is() -> None:
         assert is_noticed()
 
 
-def test_what_makes_room_is_a_write() -> None:
+def test_eviction_is_a_write() -> None:
     writes = ChangeCounter()
     held = RecordCache(SESSION, 1, writes)
     held.put("a", record("a"))

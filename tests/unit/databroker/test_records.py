@@ -35,7 +35,7 @@ async def test_a_printed_record_shows_no_token():
 
 
 @pytest.mark.parametrize("kind", [SessionRecord, UserRecord, DirectoryUser, DirectoryGroup], ids=lambda kind: kind.__name__)
-def test_what_a_later_release_has_added_is_passed_over(kind: type) -> None:
+def test_additions_of_a_later_release_are_skipped(kind: type) -> None:
     value = SessionRecord("s", "oidc/1", "1", "oidc", 1.0, 2.0) if kind is SessionRecord else kind("s")
     assert kind.from_record(Record("any", "s", {**value.to_data(), "of_a_later_release": 1}, 1, 0.0)) == value
 

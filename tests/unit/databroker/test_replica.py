@@ -238,7 +238,7 @@ async def test_a_broken_stream_clears_the_cache_until_it_is_back(world):
 
 
 @pytest.mark.parametrize("world", [{"staleness": 30}], indirect=True)
-async def test_what_was_cached_is_served_while_the_broker_is_away_and_nothing_else(world):
+async def test_only_cached_records_are_served_while_the_broker_is_away(world):
     await world.store.put(SESSION, "a", {}, expires=NOW + 10)
     await world.store.put(SESSION, "b", {})
     assert await world.replica.get(SESSION, "a")
@@ -283,7 +283,7 @@ async def test_connected_follower_is_current_however_idle(world):
 
 
 @pytest.mark.parametrize("world", [{"staleness": 0.05, "min_silence": 0.05}], indirect=True)
-async def test_what_was_cached_grows_too_old(world):
+async def test_cached_entry_expires(world):
     await world.store.put(SESSION, "a", {})
     assert await world.replica.get(SESSION, "a")
     world.line.cut()
@@ -307,7 +307,7 @@ async def test_reconnecting_broker_ends_staleness_and_removes_ended_records(worl
 
 
 @pytest.mark.parametrize("world", [{"staleness": 30}], indirect=True)
-async def test_what_this_process_deletes_is_gone_at_once_whether_the_stream_is_there_or_not(world):
+async def test_own_deletion_is_visible_at_once_with_or_without_stream(world):
     for is_cut in (False, True):
         await world.store.put(SESSION, "a", {})
         assert await world.replica.get(SESSION, "a")

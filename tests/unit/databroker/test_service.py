@@ -94,7 +94,7 @@ async def test_stopping_without_a_start_is_no_error():
         await anext(service.client.changes(0))
 
 
-async def test_where_people_are_reaches_the_tables():
+async def test_user_locations_reach_the_tables():
     service = DataBrokerService(MemoryStore(), activity_interval=0.01)
     await service.start()
     try:

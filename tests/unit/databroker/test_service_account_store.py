@@ -55,7 +55,7 @@ async def test_a_name_is_taken_once_and_free_again_afterwards(accounts: ServiceA
     assert not verify_token(first, (await stored(broker)).secret_hash)
 
 
-async def test_what_a_program_has_made_is_found_through_all_makers(accounts: ServiceAccounts) -> None:
+async def test_records_created_by_service_account_are_found_through_all_creators(accounts: ServiceAccounts) -> None:
     makers = {
         "ci--z--a": "service_account/ci--z",
         "ci--z": "service_account/ci",
@@ -110,7 +110,7 @@ async def test_a_new_secret_ends_the_old_one_at_once_or_after_an_overlap(
     assert (account.previous_secret_hash, account.expires_at, account.groups) == ("", NOW + 60 + 2 * DAY, ("a",))
 
 
-async def test_what_is_not_there_is_not_changed(accounts: ServiceAccounts) -> None:
+async def test_missing_record_is_not_changed(accounts: ServiceAccounts) -> None:
     for work in (accounts.rotate("ci"), accounts.revoke("ci")):
         with pytest.raises(AccountError, match="service account ci not found"):
             await work

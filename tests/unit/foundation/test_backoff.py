@@ -36,7 +36,7 @@ async def test_work_is_retried_until_done_and_each_problem_is_reported() -> None
     assert reported == expected
 
 
-async def test_work_ends_with_what_is_no_passing_problem() -> None:
+async def test_permanent_error_ends_work() -> None:
     async def work() -> None:
         raise ValueError("wrong")
 

@@ -77,7 +77,7 @@ def test_every_cache_is_bounded_in_bytes_or_documents_its_exception() -> None:
     assert sorted(set(caches())) == sorted(BOUNDED_OTHERWISE)
 
 
-def test_what_is_longer_is_worked_out_and_not_remembered() -> None:
+def test_overlong_value_is_computed_and_not_cached() -> None:
     computed = []
 
     @bounded_lru_cache(2, max_key_length=4)
@@ -120,7 +120,7 @@ def test_cached_value_is_computed_once_and_bounded_by_length_number_and_bytes() 
     assert (set(remembered), remembered.bytes) == ({"5678"}, 4), "nine bytes are too many"
 
 
-def test_what_fails_is_not_remembered() -> None:
+def test_failures_are_not_cached() -> None:
     def refuse(text: str) -> str:
         raise ValueError(text)
 

@@ -118,6 +118,6 @@ def test_a_name_is_no_address_or_id_of_another_user(name: str, displayed: str) -
 
 
 @given(st.text(max_size=40))
-def test_what_is_canonical_stays_as_it_is(text: str) -> None:
+def test_canonical_path_is_unchanged(text: str) -> None:
     domain = canonical_domain(text)
     assert domain == "" or (domain.isascii() and canonical_domain(domain) == domain)

@@ -26,7 +26,7 @@ def test_only_a_part_that_fails_makes_it_not_ready(parts, status, line):
     assert (report.status, report.is_ready, report.summary()) == (status, status == 200, line)
 
 
-def test_text_has_a_line_for_each_part_whatever_its_reason_was_made_of():
+def test_text_has_one_line_for_each_part_with_any_reason():
     text = ReadinessReport((OK, SLOW, GONE)).as_text()
     assert text == "not ready\nconfig: ok: config.yaml, 12ab\nprovider: degraded: away since noon\ndata broker: failing: no word\n"
 

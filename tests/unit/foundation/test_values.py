@@ -16,7 +16,7 @@ def test_secret_is_never_revealed_by_formatting(secret: SecretBytes | SecretText
     assert not any("hunter2" in text for text in texts)
 
 
-def test_a_secret_can_be_used_as_what_it_is() -> None:
+def test_secret_can_be_used_like_its_value() -> None:
     assert SecretBytes(b"key") == b"key"
     assert type(SecretBytes(b"key").reveal()) is bytes
     assert SecretText("key").encode() == b"key"
@@ -72,7 +72,7 @@ def test_a_url_has_one_canonical_form(written: str, url: Url) -> None:
         "https://" + "a." * 127 + "com",
     ],
 )
-def test_what_has_no_clear_reading_is_no_url(written: str) -> None:
+def test_ambiguous_url_is_refused(written: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         parse_url(written)
 
@@ -83,7 +83,7 @@ def test_a_refused_password_is_not_repeated_in_the_message() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_wildcard_is_the_whole_first_label_and_only_where_it_is_allowed() -> None:
+def test_wildcard_is_the_complete_first_label_where_allowed() -> None:
     assert canonical_host("*.Example.com", wildcard=True) == "*.example.com"
     for written in ("*", "*.", "a*.example.com", "a.*.example.com", "*.*.example.com", "*example.com"):
         with pytest.raises(ValueError, match=r"\w"):
@@ -113,11 +113,11 @@ def test_ipv6_listen_address_is_displayed_with_brackets() -> None:
 @pytest.mark.parametrize(
     "text", ["0.0.0.0", "10.0.0.1", "127.0.0.1", "255.255.255.255", "a.b-c.example", "xn--bcher-kva.example", "a1.b2c"]
 )
-def test_what_is_canonical_already_stays_as_it_is(text: str) -> None:
+def test_canonical_text_is_unchanged(text: str) -> None:
     assert canonical_host(text) == text
 
 
 @pytest.mark.parametrize("text", ["256.0.0.1", "1.2.3", "1.2.3.4.5", "01.2.3.4", "1.2.3.4a.5", "10.0.0.1\n", "1.2.3.+4", "a.1", "0x7f.1"])
-def test_what_looks_like_an_ipv4_address_is_one_or_no_host(text: str) -> None:
+def test_values_resembling_ipv4_addresses_are_addresses_or_no_host(text: str) -> None:
     with pytest.raises(ValueError, match=r"host|address"):
         canonical_host(text)

@@ -19,7 +19,7 @@ def test_the_version_is_the_release_and_the_commit() -> None:
 @pytest.mark.parametrize(
     ("text", "revision"), [("0123456789abcdef0123456789abcdef01234567\n", "+0123456789ab"), (None, ""), ("", ""), ("$Format:%H$\n", "")]
 )
-def test_without_git_it_is_what_an_image_was_built_from_or_the_release(tmp_path: Path, text: str | None, revision: str) -> None:
+def test_without_git_version_comes_from_image_or_release(tmp_path: Path, text: str | None, revision: str) -> None:
     shutil.copy(module.__file__, tmp_path / "version.py")
     if text is not None:
         (tmp_path / "revision.txt").write_text(text)

@@ -72,7 +72,7 @@ def test_empty_tables_have_a_dashboard():
     assert (it.sessions, it.signed_in, it.directories, it.decisions, it.outcomes, it.refused) == (0, 0, [], 0, (), ())
 
 
-def test_it_counts_sessions_people_of_a_day_and_the_last_reading():
+def test_it_counts_sessions_daily_users_and_the_last_sync():
     now = timezone.now()
     Session.rows.bulk_create([Session(id="unknown"), Session(id="live", expires_at=now + DAY), Session(id="over", expires_at=now - DAY)])
     for days in (0, 2):

@@ -85,7 +85,7 @@ def test_it_shows_where_groups_come_from(people: People) -> None:
     assert "; the directory of " in text.partition("Operations")[2]
 
 
-def test_it_shows_their_decisions_access_requests_and_programs_alone(people: People) -> None:
+def test_it_displays_only_their_decisions_access_requests_and_service_accounts(people: People) -> None:
     for name in ("ann", "bob"):
         decided(name, f"https://app.example.com/{name}")
         async_to_sync(grant_and_request)(people.broker, name, f"as {name} says")

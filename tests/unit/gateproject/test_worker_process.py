@@ -6,7 +6,7 @@ from pathlib import Path
 from gateproject.worker_process import FIRST, WorkerProcess
 
 
-def test_the_first_is_the_one_that_keeps_what_there_is_once() -> None:
+def test_first_process_maintains_singletons() -> None:
     with socket.socket() as listener:
         first, second = (WorkerProcess(number, 2, Path("/tmp/gate-x"), b"secret", listener, 3, 4, 5) for number in (FIRST, FIRST + 1))
     assert (first.is_first, second.is_first) == (True, False)

@@ -195,7 +195,7 @@ def test_tcp_route_is_displayed_with_its_protocol():
     assert "tunnels (CONNECT)" in visible_text(pages_for(tcp).get("proxy/route/"))
 
 
-def test_a_route_leads_to_its_decisions_and_to_its_people():
+def test_route_links_to_its_decisions_and_users():
     displayed = route(**{"from": "https://a.example.com"}, allowed_groups=["staff & more"], allowed_domains=["example.com"])
     site = pages_for(displayed)
     page = site.get("proxy/route/").content.decode()

@@ -87,7 +87,7 @@ def test_trusted_peers(address: str, is_trusted: bool) -> None:
     assert (address in TrustedPeers(["10.0.0.0/8", "fd00::/8"])) is is_trusted
 
 
-def test_what_is_believed_is_one_for_all_routes_and_goes_with_the_last_of_them() -> None:
+def test_trusted_peers_are_shared_by_all_routes_and_freed_with_the_last() -> None:
     """Without the collector: it looks at nothing that a configuration became."""
     networks = ("10.0.0.0/8",)
     assert trusted_peers(networks) is trusted_peers(("10.0.0.0/8",))

@@ -65,7 +65,7 @@ PARTS = {"content-type": "Multipart/Form-Data; boundary=x"}
         ("GET", HTML | {"upgrade": "websocket", "connection": "Upgrade"}, False),
     ],
 )
-def test_a_navigation_is_what_a_browser_opens_a_page_with(method: str, headers: dict[str, str], is_navigation: bool) -> None:
+def test_navigation_is_detected_by_browser_headers(method: str, headers: dict[str, str], is_navigation: bool) -> None:
     assert incoming_from("https://a.example/", method=method, headers=headers).is_navigation is is_navigation
 
 

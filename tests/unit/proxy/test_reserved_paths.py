@@ -34,7 +34,7 @@ def test_host_and_path_determine_the_handler(
     assert (owner_at(path, "auth"), owner_at(path, "app"), owner_at(path, "unknown")) == (at_auth, at_app, at_unknown)
 
 
-def test_a_host_that_is_both_serves_our_pages_and_its_routes() -> None:
+def test_shared_host_serves_gate_pages_and_its_routes() -> None:
     assert owner_at("/.gate/", "both") is RequestHandler.AUTHENTICATE_PAGES
     assert owner_at("/oauth2/callback", "both") is RequestHandler.AUTHENTICATE_PAGES
     assert owner_at("/", "both") is RequestHandler.DATA_PLANE

@@ -43,7 +43,7 @@ def test_a_route_has_its_timeout_or_the_default(
     assert timeout is None or timedelta(seconds=timeout)
 
 
-def test_the_canonical_path_is_what_is_sent_and_the_query_is_untouched(tmp_path: Path) -> None:
+def test_canonical_path_is_sent_and_query_is_untouched(tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=[ROUTE])
     (compiled,) = RouteTable.build(options.policy, client_ca=None).routes()
     incoming = incoming_from("https://app.example.com/a/./b/%7Euser/../%41?x=%41&gate_session=token&y=/../")
@@ -60,7 +60,7 @@ def test_first_of_two_equivalent_routes_matches(tmp_path: Path) -> None:
     assert b"X-Second" not in dict(sent.headers)
 
 
-def test_which_credentials_go_along_follows_from_what_was_decided(tmp_path: Path) -> None:
+def test_forwarded_credentials_follow_from_the_decision(tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=[ROUTE])
     (compiled,) = RouteTable.build(options.policy, client_ca=None).routes()
     forwarding = ForwardingTable((compiled,), options).for_route(compiled)

@@ -12,7 +12,7 @@ def test_a_vanished_peer_is_looked_for():
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
 
 
-def test_what_is_no_connection_of_tcp_is_left_alone():
+def test_non_tcp_socket_is_left_unchanged():
     enable_tcp_keepalive(None)
     with socket.socket(socket.AF_UNIX) as sock:
         enable_tcp_keepalive(sock)

@@ -113,7 +113,7 @@ OFFER = [(b"upgrade", b"SPDY/3.1"), (b"connection", b"Upgrade")]
         ([], False),
     ],
 )
-def test_what_offers_spdy_alone(headers, expected):
+def test_routes_offering_spdy_only(headers, expected):
     assert SpdyOffer.is_requested(headers) is expected
 
 

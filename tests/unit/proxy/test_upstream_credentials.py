@@ -48,7 +48,7 @@ async def test_cluster_receives_gate_token_and_user_despite_client_headers(tmp_p
     assert b"theirs" not in received.head
 
 
-async def test_an_old_application_sees_our_password_and_not_the_clients(tmp_path: Path) -> None:
+async def test_legacy_application_receives_gate_password_only(tmp_path: Path) -> None:
     async with proxied(tmp_path, {"allow_any_authenticated_user": True, "basic_auth": {"user": "gate", "password": "pass"}}) as gate:
         assert (await as_ann(gate, {"authorization": "Basic theirs", "Authorization_": "x"})).status == 200
         (received,) = gate.canary.requests
@@ -86,7 +86,7 @@ async def test_preflight_is_forwarded_without_gate_credentials(tmp_path: Path) -
             assert received.values(name) == []
 
 
-async def test_a_serverless_upstream_sees_our_identity_alone(tmp_path: Path) -> None:
+async def test_serverless_upstream_receives_gate_identity_only(tmp_path: Path) -> None:
     async with Cloud() as cloud, proxied(tmp_path, SERVERLESS, cloud_serverless_metadata_url=cloud.url) as gate:
         for _ in range(3):
             assert (await gate.send(URL, headers=CLAIMED)).status == 200

@@ -174,7 +174,7 @@ def test_a_host_of_no_route_is_an_error_of_the_front_proxys(tmp_path: Path) -> N
     ]
 
 
-def test_the_verdict_on_a_form_follows_from_what_became_of_it() -> None:
+def test_verdict_on_a_form_follows_from_its_storage() -> None:
     sign_in, incoming = SignIn("https", None), incoming_from(f"{OWN}/x")
     form = SavedForm("/.gate/form/1", "form=x")
     assert attach_saved_form(sign_in, form, incoming) == SignIn("https", None, form)
@@ -199,7 +199,7 @@ def test_error_has_the_status_of_its_origin(error: BadRequest | BrokerError, sta
     assert not [each for each in refusals if "away" in each.reason or "route b" in each.reason]
 
 
-def test_a_websocket_is_known_by_what_every_browser_sends() -> None:
+def test_websocket_is_detected_by_headers_of_every_browser() -> None:
     assert is_websocket_request([(b"sec-websocket-key", b"x"), (b"accept", b"*/*")])
     assert is_websocket_request([(b"upgrade", b"h2c, WebSocket")])
     assert not is_websocket_request([(b"upgrade", b"h2c"), (b"connection", b"upgrade")])

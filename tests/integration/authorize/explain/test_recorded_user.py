@@ -45,7 +45,7 @@ async def answers(client: httpx.AsyncClient, gate: RunningGate) -> dict[str, boo
     }
 
 
-async def test_the_explanation_is_what_the_user_gets(gate: RunningGate) -> None:
+async def test_explanation_matches_the_outcome_of_the_user(gate: RunningGate) -> None:
     async with gate.client() as client:
         await sign_in(client, gate.url("anyone.localhost"), "alice")
         give(gate.config_file, "granted", "1h")

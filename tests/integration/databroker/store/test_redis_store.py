@@ -234,7 +234,7 @@ async def test_expired_records_are_deleted_and_published(store: RedisStore, cloc
     assert [record.id for record in await store.page(SESSION, "", 10)] == ["1", "4"]
 
 
-async def test_what_was_deleted_is_forgotten_after_an_hour(store: RedisStore, clock: Clock, redis_server: RedisServer) -> None:
+async def test_deletion_is_forgotten_after_an_hour(store: RedisStore, clock: Clock, redis_server: RedisServer) -> None:
     begin = (await store.put(SESSION, "a", {})).version
     await store.put(SESSION, "b", {})
     await store.delete(SESSION, "a")

@@ -285,7 +285,7 @@ async def test_failed_revocation_is_audited(world: World) -> None:
     assert [each.actor for each in world.events[events:]] == ["carol"]
 
 
-async def test_what_was_refused_or_withdrawn_can_not_be_approved(world: World) -> None:
+async def test_refused_or_withdrawn_request_cannot_be_approved(world: World) -> None:
     refused, withdrawn = await world.ask(), await world.ask(why="another")
     await world.desk.deny(world.caller("bob"), refused.id, refused.request.request_id)
     with pytest.raises(RequestNotFound):

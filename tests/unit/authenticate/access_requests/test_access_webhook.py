@@ -81,7 +81,7 @@ async def test_event_is_sent_and_signed(chat: Chat, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("answers", [[b"500 No"], [b"503 No\r\nRetry-After: 1"], [b"429 No", b"502 No"], [b"408 No"]])
-async def test_what_may_pass_is_tried_again(chat: Chat, tmp_path: Path, answers: list[bytes]) -> None:
+async def test_transient_failure_is_retried(chat: Chat, tmp_path: Path, answers: list[bytes]) -> None:
     chat.answers = [*answers, b"200 OK"]
     webhook = hook(tmp_path, chat.url)
     webhook.start()
@@ -123,7 +123,7 @@ async def test_unreachable_webhook_does_not_block(tmp_path: Path, monkeypatch: p
     assert any(each["event"] == "access webhook stopped with undelivered events" for each in logs)
 
 
-async def test_a_flood_of_one_hides_neither_a_broken_glass_nor_what_others_did(chat: Chat, tmp_path: Path) -> None:
+async def test_flood_of_one_user_hides_no_break_glass_and_no_other_events(chat: Chat, tmp_path: Path) -> None:
     webhook = hook(tmp_path, chat.url)
     webhook.enqueue(replace(EVENT, event="break_glass_used", user_id="oidc/mallory"))
     webhook.enqueue(replace(EVENT, user_id="oidc/ann"))

@@ -41,7 +41,7 @@ def test_times_are_those_of_rfc_3339(text: str, meant: datetime) -> None:
 @pytest.mark.parametrize(
     "text", ["", "now", "2027-01-31", "2027-01-31T18:00:00", "2027-02-30T18:00:00Z", "1800000000", 1_800_000_000, None]
 )
-def test_what_is_no_time_is_refused(text: Any) -> None:
+def test_invalid_time_is_refused(text: Any) -> None:
     with pytest.raises(ValidationError):
         TypeAdapter(DateTimeParam).validate_python(text)
 
@@ -53,7 +53,7 @@ def test_any_text_is_a_time_or_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a\0b", "a\nb", "\x7f", "x" * 321])
-def test_no_text_holds_what_a_database_can_not_look_for(text: str) -> None:
+def test_no_text_contains_characters_unsupported_by_the_database(text: str) -> None:
     with pytest.raises(ValidationError):
         TypeAdapter(PlainText).validate_python(text)
 

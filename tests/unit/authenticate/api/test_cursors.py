@@ -55,7 +55,7 @@ def test_maximum_length_user_id_fits() -> None:
         encode_cursor("users", "x")[:-1],
     ],
 )
-def test_what_is_no_cursor_of_this_list_is_refused(cursor: str) -> None:
+def test_foreign_cursor_is_refused(cursor: str) -> None:
     with pytest.raises(ApiProblem) as caught:
         decode_cursor("users", cursor)
     assert caught.value.status == 400

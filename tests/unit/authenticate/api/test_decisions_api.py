@@ -57,7 +57,7 @@ async def test_the_newest_decision_comes_first_and_pages_go_back(api: ApiSite) -
         ("after=0001-01-01T00:00:00Z&before=9999-12-31T23:59:59Z", "210"),
     ],
 )
-async def test_decisions_are_found_by_what_they_were(api: ApiSite, query: str, expected: str) -> None:
+async def test_decisions_are_found_by_outcome(api: ApiSite, query: str, expected: str) -> None:
     await in_database(_make)
     assert await found(api, query) == list(expected)
 

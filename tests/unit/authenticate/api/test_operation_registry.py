@@ -13,6 +13,6 @@ def test_names_and_places_stand_once() -> None:
     assert len({(operation.method, operation.path) for operation in OPERATIONS}) == len(OPERATIONS)
 
 
-def test_what_reads_changes_nothing_by_its_permission() -> None:
+def test_read_permission_changes_nothing() -> None:
     assert {operation.permission.endswith(":read") for operation in OPERATIONS if operation.method == "GET"} == {True}
     assert {operation.permission.endswith(":read") for operation in OPERATIONS if operation.method != "GET"} == {False}

@@ -29,7 +29,7 @@ def test_a_query_is_read() -> None:
     assert parse_query(LIST, "").limit == 50
 
 
-def test_what_a_query_does_not_know_is_named() -> None:
+def test_unknown_query_parameter_is_named() -> None:
     assert refused("colour=red") == [("colour", "unknown key")]
     assert refused("limit=1&limit=2") == [("limit", "occurs twice")]
     assert refused("Limit=1") == [("Limit", "unknown key")]
@@ -37,7 +37,7 @@ def test_what_a_query_does_not_know_is_named() -> None:
 
 
 @pytest.mark.parametrize("query", ["q", "&", "q=%ff", "q=%ed%a0%80", "&".join(f"a{n}=1" for n in range(MAX_QUERY_PARAMS + 1))])
-def test_what_is_no_query_is_refused(query: str) -> None:
+def test_malformed_query_is_refused(query: str) -> None:
     ((name, reason),) = refused(query)
     assert name == ""
     assert "key=value, in UTF-8" in reason
@@ -60,7 +60,7 @@ def test_a_body_is_one_json_object() -> None:
 @pytest.mark.parametrize(
     "content", [b"{}", b'{"user_id": 7}', b'{"user_id": null}', b'{"user_id": "a", "x": 1}', b'{"user_id": "a\\u0000"}']
 )
-def test_a_body_has_what_it_must_and_nothing_else(content: bytes) -> None:
+def test_body_has_required_fields_and_no_others(content: bytes) -> None:
     problem = refused_body(content)
     assert problem.status == 400
     assert problem.members["errors"][0]["in"] == "body"

@@ -115,7 +115,7 @@ async def test_of_one_that_never_ends_an_account_lives_ninety_days(api: ApiSite)
         {"name": "robot--x", "secret_hash": "0"},
     ],
 )
-async def test_what_is_no_account_is_refused_and_named(api: ApiSite, wanted: dict[str, Any]) -> None:
+async def test_malformed_account_is_refused_and_named(api: ApiSite, wanted: dict[str, Any]) -> None:
     problem = await api.problem(400, "POST", "service_accounts", wanted)
     assert problem["errors"]
     assert await api.audit_log() == []
@@ -136,7 +136,7 @@ async def test_revocation_is_immediate_also_of_itself(api: ApiSite) -> None:
     ]
 
 
-async def test_what_failed_is_in_the_audit_log(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failure_is_in_the_audit_log(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
     async def away(*_: object, **__: object) -> None:
         raise BrokerError("away")
 

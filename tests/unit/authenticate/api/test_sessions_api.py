@@ -36,7 +36,7 @@ async def test_sessions_are_listed_a_page_at_a_time(api: ApiSite) -> None:
     assert await api.done("GET", "sessions?user_id=oidc/nobody") == {"items": [], "next": None}
 
 
-async def test_what_comes_between_two_pages_moves_nothing(api: ApiSite) -> None:
+async def test_additions_between_two_pages_move_nothing(api: ApiSite) -> None:
     await in_database(lambda: [known(id) for id in "bdfh"])
     first = await api.done("GET", "sessions?limit=2")
     await in_database(lambda: [known(id) for id in "ae"])
@@ -99,7 +99,7 @@ async def test_no_session_ends_without_audit(api: ApiSite, monkeypatch: pytest.M
     assert await api.site.broker.get(SESSION, session.id) is not None
 
 
-async def test_what_failed_is_in_the_audit_log(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failure_is_in_the_audit_log(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
     session = await api.signed_in("alice")
 
     async def away(type: str, id: str) -> bool:

@@ -70,7 +70,7 @@ groups: {id: x}
     ".yaml"),
      (b"name\nx", ".csv"), (b"id,colour\nx,y", ".csv"), (b"id\na,b", ".csv"), (b"kind,id\nrobot,x", ".csv"), (b'id\n"a', ".csv")],
 )  # fmt: skip
-def test_what_is_no_directory_is_refused(content: bytes, suffix: str) -> None:
+def test_invalid_directory_is_refused(content: bytes, suffix: str) -> None:
     with pytest.raises(ConfigError):
         parse(content, suffix, PROVIDER)
 
@@ -86,13 +86,13 @@ CORP = a_provider("corp", is_entry=True)
 
 
 @pytest.mark.parametrize("id", ["alice", "corp/alice"])
-def test_the_file_of_an_entry_is_of_its_people_and_of_its_issuer(id: str) -> None:
+def test_entry_file_applies_to_its_users_and_issuer(id: str) -> None:
     found = parse(f"users: [{{id: {id}, groups: [g, h]}}]\ngroups: [{{id: g, name: G}}]".encode(), ".yaml", CORP)
     assert found.users == {"corp/alice": DirectoryUser("corp/alice", group_ids=("g", "h"), issuer=CORP.issuer)}
     assert found.groups == {"g": DirectoryGroup("g", "G", issuer=CORP.issuer), "h": DirectoryGroup("h", issuer=CORP.issuer)}
 
 
 @pytest.mark.parametrize("id", ["partner/alice", "corporation/alice", "/alice", "corp/"])
-def test_the_file_of_an_entry_can_t_name_another_s_people(id: str) -> None:
+def test_entry_file_cannot_name_users_of_another_entry(id: str) -> None:
     with pytest.raises(ConfigError, match="user of corp"):
         parse(f"users: [{{id: {id}}}]".encode(), ".yaml", CORP)

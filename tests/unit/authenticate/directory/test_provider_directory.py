@@ -56,7 +56,7 @@ async def test_it_is_read_at_once_and_every_interval(tmp_path: Path) -> None:
     assert await clockwork.known() == 3
 
 
-async def test_a_restart_waits_for_what_is_left_of_the_interval(tmp_path: Path) -> None:
+async def test_restart_waits_for_rest_of_interval(tmp_path: Path) -> None:
     clockwork = Clockwork(tmp_path)
     await clockwork.run(1)
     clockwork.now -= 400

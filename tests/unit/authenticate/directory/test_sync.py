@@ -32,7 +32,7 @@ def snapshot(users: int, groups: int = 0) -> DirectorySnapshot:
     return DirectorySnapshot({user.id: user for user in people}, {f"g{number}": DirectoryGroup(f"g{number}") for number in range(groups)})
 
 
-async def test_only_what_differs_is_written_and_what_is_gone_is_deleted(broker: DisturbedBroker) -> None:
+async def test_only_differences_are_written_and_missing_records_are_deleted(broker: DisturbedBroker) -> None:
     first = parse(b"users: [{id: a, groups: [g]}, {id: b, name: B}]\ngroups: [{id: g, name: G}]", ".yaml", PROVIDER)
     await apply(await diff(first, broker), broker)
     assert await ids(broker, DIRECTORY_USER) == ["oidc/a", "oidc/b"]

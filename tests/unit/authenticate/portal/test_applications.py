@@ -31,7 +31,7 @@ def of(host: str = "team-wiki.example.com", at: Url = AUTHENTICATE, *, needs_ste
         ("wiki", {}, "Wiki"),
     ],
 )
-def test_what_has_no_title_is_called_after_its_host(host: str, keys: dict[str, Any], title: str) -> None:
+def test_untitled_application_is_named_after_its_host(host: str, keys: dict[str, Any], title: str) -> None:
     assert of(host, **keys).title == title
 
 
@@ -56,7 +56,7 @@ def test_a_tunnel_has_a_command_and_no_address_for_browsers(port: int, at: Url, 
     assert (found.url, found.command, found.title) == ("", command, f"Db {port}")
 
 
-def test_categories_come_in_order_and_what_has_none_last() -> None:
+def test_categories_are_ordered_and_uncategorized_is_last() -> None:
     displayed = [of(title="b"), of(title="A"), of(title="z", category="Tools"), of(title="y", category="engineering")]
     assert [each.title for each in sorted(displayed, key=lambda each: each.order)] == ["y", "z", "A", "b"]
 

@@ -90,6 +90,6 @@ async def test_session_with_growing_claims_ends_at_refresh(site: Site) -> None:
     assert await site.sessions() == []
 
 
-def test_what_is_no_object_at_the_top_is_counted_alike() -> None:
+def test_non_objects_are_counted_alike() -> None:
     assert find_excess({"a": ("x",) * 5}) == ""
     assert claim_limits.MAX_DEPTH < 50, "what walks claims by recursion must never reach its end"

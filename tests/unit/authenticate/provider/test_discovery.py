@@ -73,7 +73,7 @@ def test_endpoints_without_tls_are_refused(key: str, url: Any) -> None:
 
 
 @pytest.mark.parametrize("key", ["authorization_endpoint", "token_endpoint", "jwks_uri"])
-def test_what_the_code_flow_needs_must_be_there(key: str) -> None:
+def test_code_flow_requirements_are_mandatory(key: str) -> None:
     with pytest.raises(ProviderError, match=key):
         parse({name: value for name, value in DOCUMENT.items() if name != key}, ISSUER)
 
@@ -89,5 +89,5 @@ def test_plain_http_is_for_a_provider_on_loopback(url: str) -> None:
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.1.evil.example/", "http://localhost.evil.example/", "http://10.0.0.1/", "http://0.0.0.0/", "http://[::]/"]
 )
-def test_what_only_looks_like_loopback_is_not(url: str) -> None:
+def test_loopback_lookalike_is_rejected(url: str) -> None:
     assert not is_secure_url(url, "http://127.0.0.1:9000")

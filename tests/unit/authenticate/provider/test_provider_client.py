@@ -87,7 +87,7 @@ SENT = {name: f"{name}: a+b/c~d" for name in ("code", "code_verifier", "refresh_
 
 @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
 @pytest.mark.parametrize("written", [str, quote, quote_plus, lambda secret: quote(secret, safe="")], ids=["plain", "path", "form", "URL"])
-async def test_what_the_provider_repeats_of_our_secrets_is_blanked_out(
+async def test_secrets_repeated_by_the_provider_are_redacted(
     client: ProviderClient, idp: FakeIdP, method: str, written: Callable[[str], str]
 ) -> None:
     idp.bend.discovery = {"token_endpoint_auth_methods_supported": [method]}
@@ -100,7 +100,7 @@ async def test_what_the_provider_repeats_of_our_secrets_is_blanked_out(
             assert error_text(await client.post_as_client(f"{idp.issuer}/token", SENT, discovery)) == f"invalid_request {redacted}"
 
 
-async def test_what_is_no_secret_stays_readable(client: ProviderClient, idp: FakeIdP) -> None:
+async def test_non_secret_values_stay_readable(client: ProviderClient, idp: FakeIdP) -> None:
     idp.bend.answers["/token"] = Answer.json({"error": "invalid_grant", "error_description": "https://a.example/ is not registered"}, 400)
     form = {"grant_type": "authorization_code", "redirect_uri": "https://a.example/", "code": "c-1"}
     answer = await client.post_as_client(f"{idp.issuer}/token", form, await client.discovery())

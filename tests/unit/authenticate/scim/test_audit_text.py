@@ -37,7 +37,7 @@ def group(*members: str, name: str = "Sales") -> Record:
         (None, None, ""),
     ],
 )
-def test_what_a_change_came_to(before: Record | None, after: Record | None, text: str) -> None:
+def test_change_has_an_audit_text(before: Record | None, after: Record | None, text: str) -> None:
     assert action(before, after) == text
 
 

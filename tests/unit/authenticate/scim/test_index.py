@@ -8,7 +8,7 @@ from databroker.records import SCIM_INDEX, SCIM_USER
 from databroker.store.memory import MemoryStore
 
 
-async def test_what_is_put_is_found_in_any_case_and_forgotten(broker: MemoryStore) -> None:
+async def test_indexed_value_is_found_in_any_case_and_removed(broker: MemoryStore) -> None:
     index = ScimIndex(broker)
     await index.put(SCIM_USER, "1", {"displayname": "Ann"})
     await index.put(SCIM_USER, "2", {"displayname": "ANN"})

@@ -28,7 +28,7 @@ def test_accepts_boolean_text(written: Any, active: bool) -> None:
         {"userName": "a", "username": "b"}, {"userName": "a", "externalId": "a\x00"},
     ],
 )  # fmt: skip
-def test_what_is_no_user_is_refused(document: dict[str, Any]) -> None:
+def test_malformed_user_is_refused(document: dict[str, Any]) -> None:
     with pytest.raises(ScimError) as refused:
         parse_user(document)
     assert (refused.value.status, refused.value.kind) == (400, "invalidValue")
@@ -41,7 +41,7 @@ def test_a_user_has_a_bound() -> None:
 
 
 @pytest.mark.parametrize("members", ["1", {"value": "1"}, [{"value": 1}], [{}], ["1"], [{"value": ""}]])
-def test_what_are_no_members_is_refused(members: Any) -> None:
+def test_malformed_members_are_refused(members: Any) -> None:
     with pytest.raises(ScimError):
         parse_group({"displayName": "a", "members": members})
 

@@ -316,7 +316,7 @@ async def test_a_reactivation_deletes_no_active_record_of_another_case(make: Mak
     assert DirectoryUser.from_record(record) == other
 
 
-async def test_a_group_may_be_named_by_its_name_or_else_has_our_id(make: Make, broker: MemoryStore) -> None:
+async def test_group_is_named_by_its_name_or_else_by_id(make: Make, broker: MemoryStore) -> None:
     await make(scim_group_id="displayName").groups.create({"displayName": "Sales", "externalId": "g-1"})
     assert await broker.get(DIRECTORY_GROUP, "Sales") is not None
     _, group = await make().groups.create({"displayName": "Ours"})

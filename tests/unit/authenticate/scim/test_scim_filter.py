@@ -88,7 +88,7 @@ def test_index_is_used_only_for_exact_filters(text: str, equals: tuple[str, str]
         "urn:ietf:params:scim:schemas:core:2.0:User pr", 'urn:ietf:params:scim:schemas:core:2.0:User[active eq true]',
     ],
 )  # fmt: skip
-def test_what_is_no_filter_is_refused_by_its_name(text: str) -> None:
+def test_unknown_filter_is_refused_by_name(text: str) -> None:
     with pytest.raises(ScimError) as refused:
         parse_filter(text)
     assert (refused.value.status, refused.value.kind) == (400, "invalidFilter")

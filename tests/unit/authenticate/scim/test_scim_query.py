@@ -79,7 +79,7 @@ def test_a_page_has_bounds(parameters: dict[str, Any], start: int, count: int) -
         {"attributes": 5}, {"attributes": [5]}, {"excludedAttributes": {"a": 1}},
     ],
 )  # fmt: skip
-def test_what_can_not_be_read_is_refused(parameters: dict[str, Any]) -> None:
+def test_unreadable_input_is_refused(parameters: dict[str, Any]) -> None:
     with pytest.raises(ScimError) as refused:
         ScimQuery.parse(parameters)
     assert refused.value.status == 400

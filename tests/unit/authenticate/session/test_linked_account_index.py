@@ -18,7 +18,7 @@ SIGN_INS = 2 * CONCURRENCY + 1
 
 
 @pytest.mark.parametrize(("keys", "indexed"), [({"link_by": VERIFIED_EMAIL}, SIGN_INS), ({}, 0)])
-async def test_each_session_of_a_linked_account_is_indexed_and_what_makes_no_sense_is_passed_over(
+async def test_each_session_of_linked_account_is_indexed_and_malformed_values_are_skipped(
     tmp_path: Path, keys: dict[str, Any], indexed: int
 ) -> None:
     made = several("corp", "partner")

@@ -61,7 +61,7 @@ async def test_a_token_is_used_once(site: Site) -> None:
     assert len(await site.sessions()) == 1
 
 
-async def test_a_token_that_met_our_failure_can_be_sent_again(site: Site) -> None:
+async def test_token_rejected_by_internal_failure_can_be_retried(site: Site) -> None:
     token = site.idp.logout_token(sid=SID)
     await signed_in(site)
     logout = site.service.provider_logout
@@ -124,7 +124,7 @@ async def test_create_is_explicit(site: Site) -> None:
     assert LoggedOutDuringSignIn.status == 400
 
 
-async def test_a_browser_ends_what_it_can_name(site: Site) -> None:
+async def test_browser_ends_sessions_by_id(site: Site) -> None:
     await signed_in(site)
     await signed_in(site, sid="short")
     logout = site.service.provider_logout

@@ -80,7 +80,7 @@ def test_after_a_pause_the_readings_are_spread(schedule: RefreshSchedule, now: N
     assert schedule.next() == 40_300.0
 
 
-def test_what_has_ended_does_not_come_up(schedule: RefreshSchedule) -> None:
+def test_ended_session_does_not_reappear(schedule: RefreshSchedule) -> None:
     schedule.on_session(SESSION, 1000.0)
     schedule.forget("s")
     assert (schedule.next(), schedule.pop(9999.0)) == (NEVER, None)

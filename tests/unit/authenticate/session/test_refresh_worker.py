@@ -114,7 +114,7 @@ async def test_a_provider_that_ends_the_grant_ends_the_session(one: RefreshEnvir
     assert len(one.worker._schedule) == 0
 
 
-async def test_what_was_signed_out_is_not_renewed(one: RefreshEnvironment) -> None:
+async def test_signed_out_session_is_not_refreshed(one: RefreshEnvironment) -> None:
     await one.signed_in()
     async with working(one):
         await eventually(lambda: len(one.worker._schedule) == 1)

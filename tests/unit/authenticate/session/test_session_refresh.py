@@ -35,7 +35,7 @@ async def test_a_refresh_is_written_with_its_claims(one: RefreshEnvironment) -> 
 
 
 @pytest.mark.parametrize("rotates", [True, False])
-async def test_a_hundred_at_once_in_two_processes_ask_the_provider_once(processes: list[RefreshEnvironment], rotates: bool) -> None:
+async def test_hundred_concurrent_calls_in_two_processes_reach_provider_once(processes: list[RefreshEnvironment], rotates: bool) -> None:
     idp = processes[0].idp
     idp.rotates = rotates
     await expiring(processes[0])
@@ -124,7 +124,7 @@ async def test_new_tokens_are_written_when_the_store_comes_back(one: RefreshEnvi
     assert (one.idp.refreshed, one.idp.reused) == (2, 0)
 
 
-async def test_what_a_later_release_wrote_into_a_session_stays(one: RefreshEnvironment) -> None:
+async def test_session_fields_of_later_release_are_preserved(one: RefreshEnvironment) -> None:
     await expiring(one)
     record = await one.broker.get(SESSION, "session")
     assert record is not None

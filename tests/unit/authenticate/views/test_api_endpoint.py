@@ -111,7 +111,7 @@ async def test_concurrency_limit_per_account(api: ApiSite) -> None:
     assert (await api.ask("GET", "routes")).status == 200
 
 
-async def test_a_place_is_free_again_whatever_came_of_a_call(api: ApiSite) -> None:
+async def test_slot_is_released_after_any_outcome(api: ApiSite) -> None:
     for path in ("routes", "routes?colour=red", "sessions/x", "nothing") * (MAX_API_CALLS_PER_ACCOUNT + 1):
         await api.ask("GET", path)
     assert (await api.ask("GET", "routes")).status == 200

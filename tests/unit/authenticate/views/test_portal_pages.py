@@ -209,7 +209,7 @@ async def test_a_favourite_outlives_the_session(portal: Site) -> None:
     assert "<h2>Favourites</h2>" not in (await (await signed_in(portal, "bob")).get("/.gate/")).text
 
 
-async def test_what_was_opened_is_noted(portal: Site) -> None:
+async def test_opened_application_is_recorded(portal: Site) -> None:
     alice = await signed_in(portal)
     page = (await alice.get("/.gate/")).text
     assert (await alice.post("/.gate/portal", form_of(page, opened=id_of(page, "Lab")))).status == 204
@@ -218,7 +218,7 @@ async def test_what_was_opened_is_noted(portal: Site) -> None:
 
 
 @pytest.mark.parametrize("field", ["favourite", "opened"])
-async def test_what_is_not_listed_can_t_be_chosen_whether_it_exists(portal: Site, field: str) -> None:
+async def test_unlisted_route_cannot_be_chosen_whether_it_exists(portal: Site, field: str) -> None:
     alice, bob = await signed_in(portal), await signed_in(portal, "bob")
     lab, page = id_of((await alice.get("/.gate/")).text, "Lab"), (await bob.get("/.gate/")).text
     there, nowhere = [await bob.post("/.gate/portal", form_of(page, **{field: id})) for id in (lab, "0" * 16)]

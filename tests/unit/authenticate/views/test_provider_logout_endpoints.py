@@ -56,7 +56,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("bent", REFUSED.values(), ids=REFUSED.keys())
-async def test_what_is_not_its_word_changes_nothing(site: Site, bent: dict[str, Any]) -> None:
+async def test_invalid_logout_token_changes_nothing(site: Site, bent: dict[str, Any]) -> None:
     await signed_in(site)
     response = await notify(site, site.idp.logout_token(**{"sid": SID, **bent}))
     assert response.status == 400

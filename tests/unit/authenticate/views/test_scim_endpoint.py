@@ -376,7 +376,7 @@ async def test_a_session_is_no_token(site: Site) -> None:
         (b'{"userName": "a"}', 400), (b'{"userName": "a", "externalId": "x", "a": NaN}', 400),
     ],
 )  # fmt: skip
-async def test_what_can_not_be_read_changes_nothing(site: Site, body: bytes, status: int) -> None:
+async def test_unreadable_input_changes_nothing(site: Site, body: bytes, status: int) -> None:
     answer = await done(site, "POST", "Users", body, status=status)
     assert answer["schemas"] == ["urn:ietf:params:scim:api:messages:2.0:Error"]
     assert (await done(site, "GET", "Users"))["totalResults"] == 0
@@ -402,7 +402,7 @@ async def test_another_media_type_is_refused(site: Site) -> None:
         ("PATCH", "Users/x", 404),
     ],
 )  # fmt: skip
-async def test_what_is_not_there_is_an_error_of_scim(site: Site, method: str, path: str, status: int) -> None:
+async def test_missing_resource_is_a_scim_error(site: Site, method: str, path: str, status: int) -> None:
     response = await ask(site, method, path, patch({"op": "replace", "value": {"active": False}}))
     assert (response.status, json.loads(response.text)["status"]) == (status, str(status))
 
@@ -422,7 +422,7 @@ def audited() -> list[tuple[str, ...]]:
     )
 
 
-async def test_what_is_pushed_is_in_the_audit_log_once_for_each_change(site: Site) -> None:
+async def test_each_pushed_change_is_audited_once(site: Site) -> None:
     ann = {"userName": "ann@example.com", "externalId": "id-of-ann", "displayName": "Ann"}
     user = await done(site, "POST", "Users", ann, status=201)
     members = {"displayName": "Sales", "externalId": "g-1", "members": [{"value": user["id"]}]}

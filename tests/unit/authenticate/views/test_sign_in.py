@@ -64,7 +64,7 @@ async def test_a_signed_in_browser_is_handed_over_at_once(site: Site) -> None:
     assert len(site.idp.requests) == requests
 
 
-async def test_pages_of_the_authenticate_host_need_no_hand_over(site: Site) -> None:
+async def test_pages_of_authenticate_host_need_no_handoff(site: Site) -> None:
     browser = site.browser()
     url = site.service.redirects.sign_in_url("/.gate/admin/")
     location = (await browser.get(url)).location
@@ -101,7 +101,7 @@ async def test_an_old_link_to_a_stranger_offers_nothing(site: Site) -> None:
     assert "evil.example" not in (await site.browser().get(url)).text
 
 
-async def test_even_a_signed_link_leads_to_our_hosts_only(site: Site) -> None:
+async def test_signed_link_leads_to_gate_hosts_only(site: Site) -> None:
     for target in OPEN_REDIRECTS:
         browser = site.browser()
         response = await browser.get(site.sign_in_url(target))

@@ -72,7 +72,7 @@ async def test_an_invalid_token_changes_nothing(site: Site, token: str) -> None:
     assert len(await site.sessions()) == 1
 
 
-async def test_another_persons_token_changes_nothing(site: Site) -> None:
+async def test_token_of_another_user_changes_nothing(site: Site) -> None:
     alice, alices = await signed_in(site, "alice")
     bob, bobs = await signed_in(site, "bob")
     assert (await alice.post(URL, {"_gate_csrf": bobs})).status == 400

@@ -59,7 +59,7 @@ def test_logs_every_denial_and_first_allowed_request_per_user_and_route(tmp_path
 
 
 @pytest.mark.parametrize(("chance", "is_recorded"), [(0.49, True), (0.5, False)])
-def test_what_passes_is_sampled(tmp_path: Path, chance: float, is_recorded: bool) -> None:
+def test_allowed_requests_are_sampled(tmp_path: Path, chance: float, is_recorded: bool) -> None:
     log = Log(tmp_path, chance=chance, decision_log_sample_rate=0.5)
     log.add(ANN)
     assert log.add(ANN) is is_recorded
@@ -79,7 +79,7 @@ async def test_the_oldest_is_dropped_and_counted_where_too_many_wait(tmp_path: P
 
 
 @pytest.mark.parametrize("error", [BrokerError("the database is away"), ValueError("unexpected")], ids=["away", "unexpected"])
-async def test_a_batch_is_bounded_and_what_can_not_be_written_is_counted(tmp_path: Path, error: Exception) -> None:
+async def test_batch_is_bounded_and_unwritable_entries_are_counted(tmp_path: Path, error: Exception) -> None:
     log, before = Log(tmp_path), dropped()
     log.error = error
     for _ in range(BATCH_SIZE + 1):

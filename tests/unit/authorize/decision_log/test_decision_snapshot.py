@@ -39,7 +39,7 @@ def recorded(incoming, identity, route=ROUTE):
     return json.loads(json.dumps(facts))
 
 
-def test_what_rules_look_at_is_found() -> None:
+def test_inputs_of_rules_are_found() -> None:
     looked = referenced_inputs([ROUTE])
     assert (looked.headers, looked.claims) == ({b"x-env", b"x-api-key"}, {"team", "level"})
 
@@ -70,7 +70,7 @@ def test_only_headers_that_rules_look_at_wait_in_memory() -> None:
     assert dict(bounded(request(headers=HEADERS), looked).headers) == {b"x-env": b"prod", b"x-api-key": b"s3cret"}
 
 
-def test_the_same_decision_comes_of_what_was_written_down() -> None:
+def test_recorded_inputs_reproduce_the_decision() -> None:
     rules = [{"claim/team": "a"}, {"http_header/X-Env": {"not_is": "test"}}, {"source_ip": "10.0.0.0/8"}]
     route = make_route(policy=[{"allow": {"and": rules}}])
     incoming = request("/a", headers=HEADERS, source_ip="10.1.1.1")
@@ -83,7 +83,7 @@ def test_the_same_decision_comes_of_what_was_written_down() -> None:
 
 @pytest.mark.parametrize("values", [("a",), ListedValues(), PartialValues(("a",)), PartialValues(), NullValues(), UnescapedValues()])
 @pytest.mark.parametrize("operand", [{"exists": True}, {"exists": False}, "a", {"not_is": "b"}])
-def test_what_can_t_be_compared_is_the_same_in_a_replay(values: tuple[str, ...], operand: object) -> None:
+def test_incomparable_values_are_the_same_in_a_replay(values: tuple[str, ...], operand: object) -> None:
     route, identity = make_route(policy=[{"allow": {"claim/x": operand}}]), user(claims={"x": values})
     facts = json.loads(json.dumps(recorded(request(), identity, route)))
     again = decide(parse_request_snapshot(facts["request"]), identity_from_snapshot(facts["identity"]), table(route), NOW)
@@ -97,7 +97,7 @@ def test_incomplete_groups_are_unknown_in_replay() -> None:
     assert again.groups_incomplete
 
 
-def test_what_was_not_written_down_is_named() -> None:
+def test_unrecorded_input_is_named() -> None:
     facts = recorded(request(headers=HEADERS), ANN)
     assert missing_inputs(ROUTE, facts["request"], facts["identity"]) == "http_header/x-api-key, http_header/x-env"
     other = make_route(policy=[{"deny": {"or": [{"claim/phone": "1"}, {"http_header/X-Other": "1"}]}}])
@@ -113,13 +113,13 @@ def test_what_was_not_written_down_is_named() -> None:
         (request(), user(claims={"team": ("a" * 2000,)}), "claim/team"),
     ],
 )
-def test_what_is_too_long_is_left_out_and_named(incoming, identity, what: str) -> None:
+def test_overlong_value_is_omitted_and_named(incoming, identity, what: str) -> None:
     facts = recorded(incoming, identity)
     assert what in missing_inputs(ROUTE, facts["request"], facts["identity"])
     assert len(json.dumps(facts)) < 20_000
 
 
-def test_a_certificate_keeps_what_rules_compare_and_not_its_bytes() -> None:
+def test_certificate_retains_compared_values_without_its_bytes() -> None:
     certificate = ClientCertificate("ab", "cd", "CN=ann", chain=(b"DER",), verdicts={"authority": ""})
     facts = recorded(request(client_certificate=certificate), ANN)
     again = parse_request_snapshot(facts["request"]).client_certificate

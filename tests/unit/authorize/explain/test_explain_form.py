@@ -47,7 +47,7 @@ def find(broker: BreakableBroker, tmp_path: Path) -> Callable[[str], RecordedUse
 
 
 @pytest.mark.parametrize("written", ["ann@corp.com", "ANN@CORP.COM", "oidc/1", "1"])
-def test_a_user_with_a_live_session_has_what_their_next_request_would_have(find: Callable[[str], RecordedUser], written: str) -> None:
+def test_user_with_live_session_has_access_of_next_request(find: Callable[[str], RecordedUser], written: str) -> None:
     found = find(written)
     assert found.identity is not None
     assert (found.identity.groups, dict(found.identity.claims), found.note) == (("sales",), {"team": ("blue",)}, "")
@@ -55,7 +55,7 @@ def test_a_user_with_a_live_session_has_what_their_next_request_would_have(find:
     assert set(found.identity.sources.modified_at) >= {"session", "user"}
 
 
-def test_a_user_without_one_has_what_a_sign_in_would_give(find: Callable[[str], RecordedUser], broker: BreakableBroker) -> None:
+def test_user_without_session_has_access_of_next_sign_in(find: Callable[[str], RecordedUser], broker: BreakableBroker) -> None:
     async_to_sync(broker.delete)(SESSION, "s1")
     found = find("ann@corp.com")
     assert found.identity is not None

@@ -35,7 +35,7 @@ def test_logged_decision_is_explained_as_made_after_policy_change(database: None
     assert explain_logged(row, make_options(tmp_path, policy=POLICY), CHECKSUM)["note"] == ""
 
 
-def test_what_decided_is_marked(tmp_path: Path) -> None:
+def test_decisive_step_is_marked(tmp_path: Path) -> None:
     policy = [{**APP, "allowed_users": ["x@corp.com", "bob@corp.com"], "policy": [{"deny": {"domain": "corp.com"}}]}]
     options = make_options(tmp_path, policy=policy)
     found = explain(request(), BOB, options, route_table(options), NOW)

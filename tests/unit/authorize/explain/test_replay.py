@@ -63,7 +63,7 @@ def test_removed_route_is_newly_denied(database: None, tmp_path: Path) -> None:
     assert kinds(replayed(tmp_path, [{**APP, "path": "/other"}])) == [(NEWLY_DENIED, "ann@corp.com", 1), (NEWLY_DENIED, "anonymous", 1)]
 
 
-def test_what_was_not_written_down_is_not_guessed(database: None, tmp_path: Path) -> None:
+def test_unrecorded_input_is_not_guessed(database: None, tmp_path: Path) -> None:
     log_decision(tmp_path, "r1", ANN)
     report = replayed(tmp_path, [{**APP, "policy": [{"allow": {"claim/team": "a"}}]}])
     assert (report.replayed, kinds(report)) == (0, [])
@@ -71,7 +71,7 @@ def test_what_was_not_written_down_is_not_guessed(database: None, tmp_path: Path
 
 
 @pytest.mark.parametrize("facts", ["", "[]", "{}", '{"request": {}}', '{"request": {"host": "a"}, "identity": {}}', "null"])
-def test_what_can_not_be_read_is_counted_and_keeps_no_other_from_being_replayed(database: None, tmp_path: Path, facts: str) -> None:
+def test_unreadable_entry_is_counted_and_blocks_no_replay(database: None, tmp_path: Path, facts: str) -> None:
     log_decision(tmp_path, "r1", ANN)
     LoggedDecision.objects.update(snapshot=facts)
     log_decision(tmp_path, "r2", ANN)
@@ -80,7 +80,7 @@ def test_what_can_not_be_read_is_counted_and_keeps_no_other_from_being_replayed(
     assert "logged facts" in next(iter(report.not_replayed))
 
 
-def test_what_the_old_policy_looked_at_can_be_replayed(database: None, tmp_path: Path) -> None:
+def test_inputs_of_the_previous_policy_can_be_replayed(database: None, tmp_path: Path) -> None:
     by_team = [{**APP, "policy": [{"allow": {"claim/team": "a"}}]}]
     log_decision(tmp_path, "r1", ANN, policy=by_team)
     assert kinds(replayed(tmp_path, [{**APP, "policy": [{"allow": {"claim/team": "b"}}]}])) == [(NEWLY_DENIED, "ann@corp.com", 1)]
@@ -135,7 +135,7 @@ def test_after_its_time_it_stops_and_rests_before_that(table: RouteTable, monkey
     assert rests == [replaying.PAUSE_SECONDS] * 2
 
 
-def test_one_is_under_way_at_a_time_whatever_becomes_of_it(table: RouteTable) -> None:
+def test_one_replay_at_a_time_after_any_outcome(table: RouteTable) -> None:
     def another(_: float) -> None:
         newest_replayed(table)
 

@@ -35,7 +35,7 @@ def test_an_address_that_is_not_verified_does_not_count(tmp_path: Path) -> None:
     assert identity.verified_email == ""
 
 
-def test_a_request_is_what_a_browser_sends() -> None:
+def test_request_matches_that_of_a_browser() -> None:
     request = simulate_request("https://App.example.com/a b?c=d", "POST", PORTS)
     assert (request.method, request.host, request.port, request.path, request.query) == ("POST", "app.example.com", None, "/a%20b", "c=d")
     assert simulate_request("http://app.example.com/", "GET", PORTS).port == 80

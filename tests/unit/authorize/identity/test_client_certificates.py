@@ -113,7 +113,7 @@ def test_names_outside_the_authoritys_limits_are_refused() -> None:
 
 
 @pytest.mark.parametrize("chain", [(), (b"",), (b"not DER",), (ANN.der[:-9],), (ANN.der,) * (MAX_CHAIN_LENGTH + 1)], ids=len)
-def test_what_cannot_be_read_is_bad(chain: tuple[bytes, ...]) -> None:
+def test_unreadable_token_is_invalid(chain: tuple[bytes, ...]) -> None:
     assert verify(chain, ROOT.pem, NOW.timestamp()).problem
 
 
@@ -126,7 +126,7 @@ def test_the_facts_of_a_certificate() -> None:
     assert (parse_certificate(()), parse_certificate((b"junk",))) == (None, None)
 
 
-def test_what_a_stranger_shows_is_not_remembered_where_it_is_large() -> None:
+def test_large_certificate_of_unauthenticated_client_is_not_cached() -> None:
     """A handshake may contain a hundred kilobytes, and any client may start one."""
     before = _read.cache_info().currsize
     for number in range(5):

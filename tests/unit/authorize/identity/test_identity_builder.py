@@ -141,7 +141,7 @@ def test_only_text_in_the_groups_claim_counts(claims: dict[str, Any], groups_cla
     assert identity(claims=claims, groups_claim=groups_claim).group_ids == ids
 
 
-def test_a_name_equal_to_one_of_the_persons_group_ids_is_no_name() -> None:
+def test_name_equal_to_group_id_of_the_user_is_no_name() -> None:
     found = identity(claims={"groups": ["00g1"]}, facts={"matchable_group_names": frozenset({"00g1", "sales"})})
     assert found.group_names == {"sales"}
 

@@ -168,7 +168,7 @@ async def test_records_that_leave_the_cache_for_others_take_the_identity_with_th
     assert loader.peek("s1", NOW) is None
 
 
-async def test_what_happens_to_others_changes_no_identity(world: World) -> None:
+async def test_changes_of_other_users_change_no_identity(world: World) -> None:
     broker, replica, loader = world
     await broker.sign_in()
     await settled()

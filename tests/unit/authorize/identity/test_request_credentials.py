@@ -97,7 +97,7 @@ def test_browser_query_token_is_ignored(header: tuple[bytes, bytes]) -> None:
         [(b"x-note", b"text/html"), (b"x-agent", b"Mozilla/5.0")],
     ],
 )
-def test_program_token_is_accepted(headers: list[tuple[bytes, bytes]]) -> None:
+def test_programmatic_token_is_accepted(headers: list[tuple[bytes, bytes]]) -> None:
     assert parse_query_token(request("/?gate_session=abc", headers=headers)) == "abc"
 
 

@@ -99,7 +99,7 @@ async def test_previous_secret_is_accepted_during_overlap(world: World) -> None:
     assert await world.identify(new_token("ci"), NOW) is None
 
 
-async def test_an_account_ends_on_time_and_what_is_attested_of_it_sooner(world: World) -> None:
+async def test_account_ends_on_time_and_its_assertions_sooner(world: World) -> None:
     account = ServiceAccountRecord("ci", (), 1000.0, NOW + 2 * IDENTITY_SECONDS, hash_token(token := new_token("ci")))
     await world.keep(account)
     identity = await world.identify(token, NOW)

@@ -41,7 +41,7 @@ def trouble(error: type[Exception]) -> Callable[[object], int]:
         (NO_DATA, FALSE, TRUE, Reason.NO_GROUPS),
     ],
 )
-def test_a_negated_rule_turns_what_is_known_round(answer: int, value: int, negated: int, reason: Reason) -> None:
+def test_negated_rule_inverts_known_result(answer: int, value: int, negated: int, reason: Reason) -> None:
     case = EvaluationContext(request(), user(), NOW)
     for is_negated, expected in ((False, value), (True, negated)):
         step = identity_criterion(description(), ANSWERS, lambda identity: answer, is_negated=is_negated).evaluate(case)
@@ -49,7 +49,7 @@ def test_a_negated_rule_turns_what_is_known_round(answer: int, value: int, negat
 
 
 @pytest.mark.parametrize("error", [ArithmeticError, AttributeError, LookupError, TypeError, ValueError])
-def test_what_can_not_be_evaluated_is_unknown(error: type[Exception]) -> None:
+def test_unevaluable_expression_is_unknown(error: type[Exception]) -> None:
     for is_negated in (False, True):
         step = request_criterion(description(), ANSWERS, trouble(error), is_negated=is_negated).evaluate(
             EvaluationContext(request(), user(), NOW)

@@ -59,7 +59,7 @@ def test_message_has_no_duplicate_reason() -> None:
     assert explained(keys, user("")).count("e-mail address") == 1
 
 
-def test_the_sentence_never_names_what_is_listed() -> None:
+def test_sentence_never_names_listed_values() -> None:
     keys = {
         "allowed_users": ["boss@x.org"],
         "allowed_groups": ["secret-group"],

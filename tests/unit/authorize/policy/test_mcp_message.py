@@ -14,6 +14,6 @@ from authorize.policy.mcp_message import NO_MESSAGE, McpMessage
         (McpMessage("resources/read", resources=("a:b",)), {"method": "resources/read", "resources": ["a:b"]}),
     ],
 )
-def test_fields_have_only_what_is_set_and_come_back(message: McpMessage, fields: dict[str, object]) -> None:
+def test_fields_contain_set_values_only_and_round_trip(message: McpMessage, fields: dict[str, object]) -> None:
     assert message.fields() == fields
     assert McpMessage.from_fields(fields) == message

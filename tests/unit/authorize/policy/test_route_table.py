@@ -138,7 +138,7 @@ def test_a_first_route_that_takes_every_path_needs_no_readings() -> None:
         [{"regex": "(?:%[0-9A-F]{2}|[^%])*"}],
     ],
 )
-def test_a_path_of_too_many_readings_is_refused_whatever_the_routes(layout: list[dict[str, str]]) -> None:
+def test_path_with_too_many_interpretations_is_refused_on_any_route(layout: list[dict[str, str]]) -> None:
     for target in (STRANGEST, "/a;b//c%2Fd;e"):
         with pytest.raises(PathTooAmbiguous, match="semicolons"):
             name_of(table(*(make_route(name="it", **keys) for keys in layout)), target)
@@ -171,7 +171,7 @@ def test_an_expression_that_takes_escapes_owns_no_name_that_another_route_has(re
             name_of(table(files, make_route(name="rest")), target)
 
 
-def test_a_route_in_front_has_what_it_takes_of_any_reading() -> None:
+def test_path_matching_earlier_route_in_another_interpretation_is_refused() -> None:
     routes = table(make_route(name="front", regex="/files/a[@%0-9]*"), make_route(name="files", regex="/files/[a-z0-9%;]+"))
     with pytest.raises(AmbiguousPath):
         name_of(routes, "/files/a%40;x")
@@ -231,7 +231,7 @@ def seen(routes: RouteTable) -> object:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_whatever_changes_the_table_is_the_one_that_all_routes_make(seed: int) -> None:
+def test_route_table_after_any_change_matches_a_full_build(seed: int) -> None:
     chance = random.Random(seed)
 
     def new(number: int) -> Route:

@@ -86,7 +86,7 @@ def test_envoy_request_is_canonicalized():
 @pytest.mark.parametrize(
     "http", [{"path": "/%00"}, {"path": "/a\\b"}, {"path": "/%"}, {"path": "/a#b"}, {"host": ""}, {"host": "a b"}, {"path": "/?a b"}]
 )
-def test_what_has_no_reading_is_refused(http):
+def test_path_without_interpretation_is_refused(http):
     with pytest.raises(BadRequest):
         from_check_request(envoy_request(**http), HTTPS)
 
@@ -106,6 +106,6 @@ def test_certificate_for_other_server_name_is_ignored():
         assert (from_check_request(check_request, HTTPS)[0].client_certificate is not None) is counts
 
 
-def test_text_beyond_latin_1_is_what_utf_8_had():
+def test_text_beyond_latin_1_is_decoded_as_utf_8():
     assert to_latin1_bytes("\xfc") == b"\xfc"
     assert to_latin1_bytes("\u20ac") == "\u20ac".encode()

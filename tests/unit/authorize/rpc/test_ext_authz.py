@@ -236,7 +236,7 @@ async def test_a_token_that_the_client_sends_is_not_the_envoy_s(envoy):
     assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-async def test_what_is_no_question_is_answered_nothing(envoy):
+async def test_malformed_question_gets_no_answer(envoy):
     for body in (b"", b"\xff\xff", BEARER.encode()):
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await envoy.channel.unary_unary(CHECK)(body, timeout=5)

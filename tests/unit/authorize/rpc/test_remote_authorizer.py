@@ -43,7 +43,7 @@ def authorizer(tmp_path, channel: Any) -> RemoteAuthorizer:
     return RemoteAuthorizer(make_options(tmp_path, policy=POLICY), channel, SeenReplica(MemoryStore()))
 
 
-async def test_the_route_and_what_was_seen_go_with_the_question(tmp_path):
+async def test_route_and_sync_position_are_sent_with_the_check(tmp_path):
     channel = Channel()
     remote = authorizer(tmp_path, channel)
     (route,) = remote.routes.routes()

@@ -64,7 +64,7 @@ def test_a_route_is_found_by_its_name_of_now_by_its_id_and_by_a_part_of_an_older
     assert TimelineFilters.from_query({"route_id": wages.id}, BERLIN, options.policy).selected_route_name() == "Wages"
 
 
-def test_an_outcome_is_found_by_its_index_and_what_is_none_is_a_problem(options: Options) -> None:
+def test_outcome_is_found_by_index_and_invalid_index_is_a_problem(options: Options) -> None:
     decided("ann")
     decided("bob", outcome="forbidden")
     assert found(options, outcome="forbidden") == ["bob"]
@@ -75,7 +75,7 @@ def test_an_outcome_is_found_by_its_index_and_what_is_none_is_a_problem(options:
     assert problem.startswith("perhaps is no outcome")
 
 
-def test_what_shadow_would_do_is_found(options: Options) -> None:
+def test_outcome_of_shadow_rules_is_found(options: Options) -> None:
     decided("ann", shadow_outcome="forbidden")
     decided("bob")
     assert found(options, shadow_outcome="forbidden") == ["ann"]
@@ -139,7 +139,7 @@ def test_word_is_searched_by_its_form(text: str, found: list[str], index: str) -
 
 
 @pytest.mark.usefixtures("logged")
-def test_of_a_large_log_the_newest_are_looked_through_for_what_no_index_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_newest_entries_of_large_log_are_scanned_for_unindexed_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline_filters, "MAX_SCANNED", 2)
     for number, row in enumerate(LoggedDecision.objects.order_by("pk")):
         LoggedDecision.objects.filter(pk=row.pk).update(decided_at=row.decided_at.replace(second=number))

@@ -100,9 +100,7 @@ async def test_in_its_last_minute_a_token_is_not_used(tokens: IdentityTokens, cl
     ],
     ids=str,
 )
-async def test_what_is_no_token_for_this_upstream_is_not_sent(
-    tokens: IdentityTokens, cloud: Cloud, clock: Clock, invalid: dict[str, Any]
-) -> None:
+async def test_token_for_another_upstream_is_not_sent(tokens: IdentityTokens, cloud: Cloud, clock: Clock, invalid: dict[str, Any]) -> None:
     for name, value in invalid.items():
         setattr(cloud, name, value)
     with pytest.raises(UpstreamCredentialsUnavailable):

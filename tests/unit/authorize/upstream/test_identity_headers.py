@@ -86,7 +86,7 @@ def test_anonymous_assertion_has_only_issuer_and_audience(made: IdentityHeaders,
     assert found == {}
 
 
-def test_claim_headers_hold_what_is_known_and_nothing_else(made: IdentityHeaders) -> None:
+def test_claim_headers_contain_known_claims_only(made: IdentityHeaders) -> None:
     facts = {
         "team": ListedValues(("a", "b")),
         "level": (3,),
@@ -110,7 +110,7 @@ def test_claim_headers_hold_what_is_known_and_nothing_else(made: IdentityHeaders
     }
 
 
-def test_a_list_of_one_escapes_its_comma_and_what_can_t_be_written_is_left_out(tmp_path: Path, key: SigningKey) -> None:
+def test_list_of_one_escapes_comma_and_omits_unencodable_values(tmp_path: Path, key: SigningKey) -> None:
     claims = {"team": ListedValues(("sales,admin",)), "level": PartialValues(), "admin": NullValues(), r"a\.b": ("c",)}
     made = IdentityHeaders(make_options(tmp_path, jwt_claims_headers=["team", "level", "admin", r"a\.b"]), key)
     found = headers(made, user(claims=claims))
@@ -122,7 +122,7 @@ def test_a_list_of_one_escapes_its_comma_and_what_can_t_be_written_is_left_out(t
     assert headers(made, user(claims=claims), route=compile_route(own, "policy[1]")) == {"x-team": "sales%2Cadmin", "x-b": "c"}
 
 
-def test_a_claim_of_the_provider_does_not_replace_what_is_attested(made: IdentityHeaders) -> None:
+def test_provider_claim_does_not_replace_attested_value(made: IdentityHeaders) -> None:
     found = headers(made, user(groups=("g1",), claims={"user": ("root",), "groups": ("admin",), "email": ("boss@corp.com",)}))
     assert [found[f"x-gate-claim-{name}"] for name in ("user", "groups", "email")] == ["oidc/1", "g1", "ann@corp.com"]
 
@@ -221,7 +221,7 @@ def forged(key: SigningKey, change: str) -> str:
 
 
 @pytest.mark.parametrize("change", ["none", "a MAC with the public key", "another body", "no signature", "r = s = 0", "two tokens"])
-def test_the_verifier_that_we_document_takes_no_forged_assertion(key: SigningKey, change: str) -> None:
+def test_documented_verifier_accepts_no_forged_assertion(key: SigningKey, change: str) -> None:
     with pytest.raises((jwt.InvalidTokenError, GateError)):
         claims(key, forged(key, change))
 

@@ -173,7 +173,7 @@ async def test_a_session_that_the_refresh_ends_has_no_token(stage: Stage) -> Non
 @pytest.mark.parametrize(
     "token", ["", "a b", "a\r\nX-Admin: 1", "a\0", "é", "a" * 16_385], ids=["none", "blank", "line", "NUL", "letter", "long"]
 )
-async def test_what_is_no_token_goes_nowhere(stage: Stage, token: str) -> None:
+async def test_malformed_token_is_not_sent(stage: Stage, token: str) -> None:
     await stage.renewals.signed_in(access_token=token)
     with pytest.raises(NoIdentity, match="passed on"):
         await stage.tokens(ACCESS).headers_for(ACCESS, ann())

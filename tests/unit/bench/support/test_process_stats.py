@@ -15,7 +15,7 @@ intr 1
 """
 
 
-def test_the_time_of_the_cores_is_read_with_what_others_took_of_a_virtual_machine() -> None:
+def test_cpu_time_is_read_with_steal_time_of_a_virtual_machine() -> None:
     ticks = os.sysconf("SC_CLK_TCK")
     assert CoreTime.read(STAT, [0]) == CoreTime(180 / ticks, 1020 / ticks)
     assert CoreTime.read(STAT, [0, 1]) == CoreTime(480 / ticks, 2020 / ticks)

@@ -37,7 +37,7 @@ def test_a_report_is_read_with_its_units() -> None:
         "unable to connect to 127.0.0.1:8000 Connection refused\n",
     ],
 )
-def test_what_is_no_success_is_no_sample(output: str) -> None:
+def test_failed_request_is_no_sample(output: str) -> None:
     with pytest.raises(Failed):
         Report.read(output)
 

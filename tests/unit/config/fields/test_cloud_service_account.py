@@ -32,13 +32,13 @@ def test_a_key_file_of_the_vendor_is_read() -> None:
         ({"token_uri": "oauth2"}, "needs a scheme"),
     ],
 )
-def test_what_can_not_be_used_is_refused_without_showing_it(change: dict[str, Any], message: str) -> None:
+def test_unusable_value_is_refused_without_disclosing_it(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message) as refused:
         service_account(json.dumps({**json.loads(account_json()), **change}).encode())
     assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"secret", b"\xff", b"[" * 100_000])
-def test_what_is_no_key_file_is_refused(content: bytes) -> None:
+def test_invalid_key_file_is_refused(content: bytes) -> None:
     with pytest.raises(ValueError, match="key file"):
         service_account(content)

@@ -11,6 +11,6 @@ def test_a_colour_has_one_form(written: str, read: str) -> None:
 @pytest.mark.parametrize(
     "written", ["", "0b6e4f", "#0b6e4", "#0b6e4g", "rgb(1,2,3)", "#ab", "#fff;}", "#fff\n#fff", "#\u0661\u0662\u0663", None, 7]
 )
-def test_what_could_be_more_than_a_colour_is_none(written: object) -> None:
+def test_anything_but_a_colour_is_refused(written: object) -> None:
     with pytest.raises(ValueError, match="must"):
         color(written)

@@ -14,7 +14,7 @@ from config.fields.contact import contact
         ("http://help.internal/", "http://help.internal/"),
     ],
 )
-def test_what_people_are_led_to(written: str, url: str) -> None:
+def test_contact_urls(written: str, url: str) -> None:
     assert contact(written) == url
 
 
@@ -22,6 +22,6 @@ def test_what_people_are_led_to(written: str, url: str) -> None:
     "written",
     ["", "help", "help@localhost", "javascript:alert(1)", "data:text/html,x", "a@b.c?subject=x", "ftp://a.example/"],
 )
-def test_what_is_no_contact(written: str) -> None:
+def test_invalid_contacts(written: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the words are the setting's own
         contact(written)

@@ -3,7 +3,7 @@ import pytest
 from config.fields.display_text import display_text
 
 
-def test_a_line_is_short_and_of_what_can_be_read() -> None:
+def test_line_is_short_and_printable() -> None:
     read = display_text(5).read
     assert read(" Zoë ") == "Zoë"
     assert read("<b>&") == "<b>&"  # pages escape it

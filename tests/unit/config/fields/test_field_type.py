@@ -13,11 +13,11 @@ def adapter(reader: FieldType) -> TypeAdapter[Any]:
     return TypeAdapter(Annotated[Any, reader])
 
 
-def test_what_a_reader_returns_is_the_value() -> None:
+def test_reader_result_is_the_value() -> None:
     assert adapter(FieldType("string", str.upper, TEXT)).validate_python("a") == "A"
 
 
-def test_a_reader_may_ask_for_the_context() -> None:
+def test_reader_may_request_the_context() -> None:
     def read(value: Any, info: ValidationInfo) -> Any:
         return value, info.context
 

@@ -29,7 +29,7 @@ def test_any_other_form_is_refused(written: Any) -> None:
 
 
 @pytest.mark.parametrize("control", ["\r", "\n", "\r\n", "\x00", "\x0b", "\x1f", "\x7f", "\x85", "\u2028", "\u0100"])
-def test_a_control_character_or_what_latin_1_lacks_is_refused(control: str) -> None:
+def test_control_character_or_non_latin_1_text_is_refused(control: str) -> None:
     for headers in ({"X-A": f"a{control}b"}, {f"X{control}A": "b"}):
         with pytest.raises(ValueError, match=r"control characters|RFC 9110"):
             header_map(headers)
@@ -64,7 +64,7 @@ def test_an_identity_header_can_not_be_set_by_hand(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "message"), [("Set-Cookie", "cookies"), ("alt-svc", "http3")])
-def test_what_an_answer_has_of_its_own_can_not_be_set(name: str, message: str) -> None:
+def test_own_response_headers_cannot_be_set(name: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         route_response_headers({name: "x"})
     assert removable_response_headers(["Server", name]) == ("Server", name)
@@ -86,7 +86,7 @@ def test_disable_false_keeps_the_others() -> None:
 
 
 @pytest.mark.parametrize("name", ["Host", "content-length", "Transfer-Encoding"])
-def test_what_a_request_needs_can_not_be_removed(name: str) -> None:
+def test_required_headers_cannot_be_removed(name: str) -> None:
     with pytest.raises(ValueError, match="can't be removed"):
         removable_request_headers([name])
 

@@ -37,7 +37,7 @@ def test_text_and_variables_in_turn(text: str, parts: tuple[object, ...]) -> Non
         ("${a{b}}", "unterminated"),
     ],
 )
-def test_what_is_unknown_is_named(text: str, message: str) -> None:
+def test_unknown_variable_is_named(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         template(text)
 

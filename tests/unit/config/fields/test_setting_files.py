@@ -18,7 +18,7 @@ def test_relative_paths_start_at_the_configuration(tmp_path: Path) -> None:
     assert files.path("/etc/x") == Path("/etc/x")
 
 
-def test_what_is_no_readable_file_is_refused(tmp_path: Path) -> None:
+def test_unreadable_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to("loop2")
     (tmp_path / "loop2").symlink_to("loop")

@@ -73,7 +73,7 @@ def test_headers_in_one_text_are_left_out_where_one_is_filled_in() -> None:
     assert headers("X-A:b")[0]["set_request_headers"] == "X-A:b"
 
 
-def test_no_reference_is_left_in_what_is_printed(tmp_path: Path) -> None:
+def test_no_reference_remains_in_printed_text(tmp_path: Path) -> None:
     route = {
         "from": "https://a.example.com",
         "to": "http://b",

@@ -6,7 +6,7 @@ from config.importing.foreign_values import compile_re2, split_url
 
 
 @pytest.mark.parametrize("value", ["http://[", None, "//[x", 5])
-def test_what_is_no_address_has_no_host(value: object) -> None:
+def test_malformed_address_has_no_host(value: object) -> None:
     assert split_url(value).hostname is None
 
 
@@ -14,7 +14,7 @@ def test_an_address_has_its_parts() -> None:
     assert split_url("https://a.test:8443/x")[:3] == ("https", "a.test:8443", "/x")
 
 
-def test_what_is_no_expression_is_none(capfd: pytest.CaptureFixture[str]) -> None:
+def test_invalid_expression_is_none(capfd: pytest.CaptureFixture[str]) -> None:
     assert compile_re2("(") is None
     assert compile_re2("a+").search("xaa") is not None
     assert capfd.readouterr().err == ""

@@ -53,7 +53,7 @@ def test_lost_key_is_unknown_to_gate_or_names_replacement(table: str) -> None:
 
 
 @pytest.mark.parametrize("key", ABSENT)
-def test_what_is_absent_has_not_come(key: str) -> None:
+def test_keys_documented_as_absent_do_not_exist(key: str) -> None:
     assert [name for name in KEYS if re.search(ABSENT[key], name) and not any(name in table.get(key, "") for table in LOST.values())] == []
 
 
@@ -64,7 +64,7 @@ def test_a_key_that_gate_has_by_the_same_name_is_explained_by_it(table: str) -> 
 
 
 @pytest.mark.parametrize("table", LOST)
-def test_what_a_text_names_exists(table: str) -> None:
+def test_names_in_texts_exist(table: str) -> None:
     of_others = {"several_providers"}  # a page
     for key, why in LOST[table].items():
         assert set(re.findall(r"\b[a-z]+(?:_[a-z]+)+\b", why)) - KEYS - of_others == set(), key

@@ -73,7 +73,7 @@ def test_any_address_of_a_group_means_the_group(tmp_path: Path) -> None:
     assert "allow_any_authenticated_user" not in route
 
 
-def test_people_of_a_file_are_read(tmp_path: Path) -> None:
+def test_users_of_a_file_are_read(tmp_path: Path) -> None:
     (tmp_path / "emails").write_text("# people\nann@example.com\n\nbob@example.com\n")
     (route,) = policy(tmp_path, UPSTREAM + 'authenticated_emails_file = "emails"\n')
     assert route["allowed_users"] == ["ann@example.com", "bob@example.com"]
@@ -113,7 +113,7 @@ def test_a_widened_expression_never_opens_a_path_that_was_closed(expression: str
 
 
 @pytest.mark.parametrize(("expression", "path"), [("^/a", "/a/b"), ("/a", "/x/a/b"), ("/a$", "/x/a"), ("^/a$", "/a"), ("^/(a|b)", "/b/c")])
-def test_a_widened_expression_opens_what_was_open(expression: str, path: str) -> None:
+def test_widened_expression_still_matches_previous_inputs(expression: str, path: str) -> None:
     assert re2.fullmatch(match_complete_path(expression), path)
 
 

@@ -61,6 +61,6 @@ def test_labels_of_traefik_come_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["'", 5, None, {"a": 1}, ["--", "-", 5, None]])
-def test_what_is_no_command_has_no_flags(tmp_path: Path, command: Any) -> None:
+def test_unknown_command_has_no_flags(tmp_path: Path, command: Any) -> None:
     found = foreign(tmp_path, {"services": {"o2p": {"image": "oauth2-proxy", "command": command, "environment": [None, 5, {"name": 1}]}}})
     assert found.product == OAUTH2_PROXY

@@ -92,7 +92,7 @@ def test_path_end_cannot_be_distinguished_from_path_with_query() -> None:
 
 
 @pytest.mark.parametrize("expression", ["^/x y", "/.*/public", "^/[^/]+/x"])
-def test_what_may_be_written_with_escapes_opens_no_path_that_has_some(expression: str) -> None:
+def test_escapable_text_opens_no_path_with_escapes(expression: str) -> None:
     assert approximate_path(expression, includes_query=True).lower["http_path"]["not_contains"] == "%"
 
 
@@ -116,5 +116,5 @@ def test_every_criterion_is_one_that_gate_takes(expression: str, includes_query:
 
 
 @pytest.mark.parametrize(("expression", "path"), [("^/api/v1.*", "/api/v1"), ("^/ab?", "/a"), (r"^/a\.b$", "/a.b"), ("api", "")])
-def test_a_sample_is_what_the_expression_begins_with(expression: str, path: str) -> None:
+def test_sample_matches_start_of_expression(expression: str, path: str) -> None:
     assert sample_path(expression) == path

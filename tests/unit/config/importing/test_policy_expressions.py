@@ -16,7 +16,7 @@ def test_one_part_stands_alone() -> None:
     assert combine_nor([A, False]) == {"not": A}
 
 
-def test_what_settles_it_settles_it() -> None:
+def test_decisive_part_settles_the_result() -> None:
     assert combine_and([A, False]) is False
     assert combine_or([A, True]) is True
     assert combine_nor([A, True]) is False

@@ -83,7 +83,7 @@ def test_every_key_of_the_file_is_in_the_output(tmp_path: Path) -> None:
         assert key in text.replace("policy:", "routes policy:"), key
 
 
-def test_what_is_lost_is_counted_and_has_its_line(tmp_path: Path) -> None:
+def test_lost_data_is_counted_and_logged(tmp_path: Path) -> None:
     found = converted(tmp_path, {**TOP, "unheard_of": 1})
     assert found.lost == 1
     assert f"# LOST unheard_of (line {len(TOP) + 1}): it has no counterpart" in render_yaml(found, "x")
@@ -108,7 +108,7 @@ def test_all_users_alongside_deny_grants_nothing(tmp_path: Path) -> None:
     assert found["policy"] == [{"allow": {"or": [{"claim/sub": {"exists": True}}]}}, deny]
 
 
-def test_a_lost_refusal_closes_the_route_whatever_else_it_allows(tmp_path: Path) -> None:
+def test_lost_refusal_closes_route_despite_other_rules(tmp_path: Path) -> None:
     found = route(tmp_path, allowed_domains=["example.com"], policy=[{"deny": {"or": [{"device": {"is": "lost"}}]}}])
     assert "allowed_domains" not in found
     assert "policy" not in found
@@ -119,7 +119,7 @@ def test_a_lost_permission_leaves_the_others(tmp_path: Path) -> None:
     assert found["allowed_domains"] == ["example.com"]
 
 
-def test_what_people_read_of_a_route_is_taken_over(tmp_path: Path) -> None:
+def test_display_texts_of_routes_are_converted(tmp_path: Path) -> None:
     assert route(tmp_path, description="Minutes and plans")["description"] == "Minutes and plans"
 
 

@@ -111,7 +111,7 @@ def samples() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("name", "text"), samples())
-def test_what_is_printed_is_accepted(tmp_path: Path, name: str, text: str) -> None:
+def test_printed_configuration_is_valid(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     printed = render_yaml(imported(tmp_path / name), name)
     (tmp_path / "ours.yaml").write_text(printed)

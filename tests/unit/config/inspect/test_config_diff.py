@@ -30,7 +30,7 @@ def route(name: str, **keys: Any) -> dict[str, Any]:
     return {"from": f"https://{name}.example.com", "to": "http://127.0.0.1:1", "name": name, "allowed_groups": ["x"], **keys}
 
 
-def test_what_is_loaded_again_unchanged_has_changed_nothing(tmp_path: Path) -> None:
+def test_unchanged_reload_changes_nothing(tmp_path: Path) -> None:
     same = {"policy": [route("a"), route("b")], "log_level": "warn"}
     assert Versions(tmp_path).change(same, same) == []
 

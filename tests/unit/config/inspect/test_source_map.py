@@ -33,7 +33,7 @@ def test_a_value_of_the_file_has_its_line(tmp_path: Path, extension: str) -> Non
     assert all("allowed_groups" in lines_in(path)[line - 1] for line in (first, second))
 
 
-def test_the_environment_goes_before_the_file_and_what_is_nowhere_is_a_default(tmp_path: Path) -> None:
+def test_environment_overrides_file_and_unset_values_are_defaults(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump({**MINIMAL, "log_level": "warn", "cookie_domain": None}))
     places = check_configuration(path, {"LOG_LEVEL": "error"}).source_map
@@ -53,7 +53,7 @@ def test_routes_of_the_environment_and_routes_in_one_text_have_the_place_of_that
     assert places.route_location(1, "to") == places.setting_location("policy") != DEFAULT
 
 
-def test_the_source_has_the_places_of_what_it_loaded_last(tmp_path: Path) -> None:
+def test_source_map_has_locations_of_the_last_load(tmp_path: Path) -> None:
     make_options(tmp_path, policy=ROUTES)
     source = ConfigWatcher(tmp_path / "config.yaml", {})
     source.load()
@@ -63,7 +63,7 @@ def test_the_source_has_the_places_of_what_it_loaded_last(tmp_path: Path) -> Non
     assert (before.setting_location("log_level"), source.source_map.setting_location("log_level") == DEFAULT) == (DEFAULT, False)
 
 
-def test_what_waits_for_a_restart_has_the_place_of_the_value_that_counts() -> None:
+def test_change_pending_restart_has_location_of_effective_value() -> None:
     before = SourceMap("old.yaml", {"address": 3})
     after = SourceMap("new.yaml", {"address": 5, "log_level": 6}).with_retained(["address", "workers"], before)
     assert [after.setting_location(key) for key in ("address", "workers", "log_level")] == ["old.yaml:3", DEFAULT, "new.yaml:6"]

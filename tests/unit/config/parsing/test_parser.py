@@ -27,7 +27,7 @@ def from_yaml(text: str) -> Any:
 @example("1e5")
 @example(["-.5", "1.5e3", "<<", "=", "~"])
 @examples(40)
-def test_what_a_yaml_library_writes_is_read_back(value: Any) -> None:
+def test_output_of_yaml_libraries_is_read_back(value: Any) -> None:
     assert from_yaml(yaml.safe_dump(value)) == value
 
 
@@ -182,7 +182,7 @@ def test_a_hostile_document_is_refused_soon(content: bytes, extension: str, reas
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_made_to_be_slow_is_refused_before_it_is(content: bytes, extension: str, reason: str) -> None:
+def test_costly_document_is_refused_early(content: bytes, extension: str, reason: str) -> None:
     with pytest.raises(DocumentError, match=reason):
         parse(content, extension)
 

@@ -198,7 +198,7 @@ def test_any_part_may_come_from_the_environment() -> None:
     ],
     ids=str,
 )
-def test_what_the_loader_refuses_by_its_shape(invalid: Any, accepts: Accepts) -> None:
+def test_loader_rejections_by_shape(invalid: Any, accepts: Accepts) -> None:
     assert not VALIDATOR.is_valid(invalid)
     assert not accepts({**MINIMAL, **invalid} if invalid else invalid)
 

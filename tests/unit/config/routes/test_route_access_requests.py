@@ -21,7 +21,7 @@ def problems(directory: Path, keys: Any, **more: Any) -> list[str]:
     return [f"{problem.key}: {problem.message}" for problem in found.value.problems]
 
 
-def test_what_is_not_written_has_a_value() -> None:
+def test_unset_field_has_a_default() -> None:
     keys = make_route(access_requests={"approvers": LEADS}).access_requests
     assert keys is not None
     assert (keys.max_duration, keys.reason, keys.approvals) == (timedelta(hours=8), "required", 1)
@@ -48,7 +48,7 @@ def test_what_is_not_written_has_a_value() -> None:
         ({"approvers": LEADS, "approver": LEADS}, "access_requests.approver", ""),
     ],
 )
-def test_what_makes_no_sense_is_refused_at_its_place(tmp_path: Path, keys: dict[str, Any], place: str, message: str) -> None:
+def test_nonsense_is_refused_with_its_location(tmp_path: Path, keys: dict[str, Any], place: str, message: str) -> None:
     found = problems(tmp_path, keys)
     assert any(each.startswith(f"policy[0].{place}: ") and message in each for each in found), found
 

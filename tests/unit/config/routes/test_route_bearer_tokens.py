@@ -23,7 +23,7 @@ JWT = {"bearer_token": "jwt", "bearer_token_issuer": ISSUER, "bearer_token_audie
         {**JWT, "bearer_token_issuer": "http://127.0.0.1:9000/a/"},
     ],
 )
-def test_whole_settings_are_taken(load: Load, keys: dict) -> None:
+def test_complete_settings_are_accepted(load: Load, keys: dict) -> None:
     route = load(policy=[{**ROUTE, **keys}]).policy[0]
     assert route.bearer_token == keys["bearer_token"]
     assert route.bearer_token_issuer == keys.get("bearer_token_issuer"), "as it is written, slash and all"

@@ -72,7 +72,7 @@ def test_equal_texts_are_equal_and_toml_dates_are_supported() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_is_edited_with_known_routes_a_file_means_what_it_means_without(tmp_path: Path, seed: int) -> None:
+def test_incremental_parse_after_any_edit_matches_a_full_parse(tmp_path: Path, seed: int) -> None:
     chance, path, known = random.Random(seed), tmp_path / "config.yaml", RouteCache()
     settings = yaml.safe_dump({**MINIMAL, "data_dir": "/data"})
     routes = "".join(

@@ -37,7 +37,7 @@ def test_tunnel_is_requested_by_port(route_problems: Problems) -> None:
         {"cors_allow_preflight": True},
     ],
 )
-def test_what_only_http_knows_is_a_mistake(route_problems: Problems, keys: dict[str, Any]) -> None:
+def test_http_only_option_is_an_error(route_problems: Problems, keys: dict[str, Any]) -> None:
     (key,) = keys
     assert "has no effect on" in route_problems(**FROM, **TO, **keys)[key]
     assert route_problems(**{"from": "https://app.example.com", "to": "https://app.internal"}, **keys) == {}
@@ -50,7 +50,7 @@ def test_silence_is_bounded_in_tunnels_alone(route_problems: Problems) -> None:
     assert "requires a TCP route" in route_problems(**http, idle_timeout="1h")["idle_timeout"]
 
 
-def test_an_upstream_is_checked_by_what_it_speaks(route_problems: Problems) -> None:
+def test_upstream_is_checked_by_its_protocol(route_problems: Problems) -> None:
     assert route_problems(**FROM, **TO, health_checks=[{**CHECK, "tcp_health_check": {}}]) == {}
     found = route_problems(**FROM, **TO, health_checks=[{**CHECK, "http_health_check": {"path": "/"}}])
     assert "tcp_health_check" in found["health_checks[0].http_health_check"]

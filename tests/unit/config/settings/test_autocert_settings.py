@@ -43,7 +43,7 @@ def test_every_host_gets_one_certificate_gates_own_first(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "host", ["*.example.com", "192.0.2.1", "[2001:db8::1]", "intranet", "a.localhost", "a.local", "a.test", "a.home.arpa"]
 )
-def test_what_the_public_authority_can_t_vouch_for_is_left_out(tmp_path: Path, host: str) -> None:
+def test_names_that_a_public_authority_cannot_certify_are_omitted(tmp_path: Path, host: str) -> None:
     assert acme_hosts(make_options(tmp_path, **ON, policy=[route(host)])) == ("auth.example.com",)
 
 
@@ -54,7 +54,7 @@ def test_private_names_are_left_to_their_authority(tmp_path: Path) -> None:
     assert acme_hosts(options) == ("auth.example.com", "a.test")
 
 
-def test_what_a_configured_certificate_covers_is_left_out(tmp_path: Path) -> None:
+def test_names_covered_by_configured_certificate_are_omitted(tmp_path: Path) -> None:
     files = certificate_files(tmp_path, "auth.example.com", "*.wild.example.com")
     routes = [route("a.wild.example.com"), route("b.a.wild.example.com"), route("wild.example.com")]
     options = make_options(tmp_path, **ON, certificate_file=str(files.certificate), certificate_key_file=str(files.key), policy=routes)
@@ -90,7 +90,7 @@ def test_each_service_gets_its_required_settings(tmp_path: Path, services: str, 
     ],
     ids=str,
 )
-def test_what_can_t_work_is_an_error(problems: Problems, settings: dict[str, Any], key: str) -> None:
+def test_unworkable_setting_is_an_error(problems: Problems, settings: dict[str, Any], key: str) -> None:
     assert key in problems(**settings)
 
 

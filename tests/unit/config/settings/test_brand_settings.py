@@ -64,7 +64,7 @@ def test_environment_sets_it_in_json(problems: Problems) -> None:
         ("colour", "#ff0000", "unknown setting"),
     ],
 )
-def test_what_a_page_could_not_show_is_refused_by_name(problems: Problems, tmp_path: Path, key: str, value: object, message: str) -> None:
+def test_undisplayable_value_is_refused_by_name(problems: Problems, tmp_path: Path, key: str, value: object, message: str) -> None:
     head = b'<svg xmlns="http://www.w3.org/2000/svg"'
     files = {
         "large.svg": SVG + b" " * MAX_LOGO_BYTES,

@@ -34,7 +34,7 @@ def test_a_member_that_is_missing_or_unusable_is_named_with_the_shape(provider: 
 
 @pytest.mark.parametrize("provider", sorted(PROVIDERS_WITH_DIRECTORY - {"okta"}))
 @pytest.mark.parametrize("content", [b"", b"x", b"[]", b'"x"', b"\xff", b"[" * 100_000])
-def test_what_is_no_object_is_refused(provider: str, content: bytes) -> None:
+def test_non_object_is_refused(provider: str, content: bytes) -> None:
     with pytest.raises(ValueError, match="JSON"):
         parse_account(provider, content)
 

@@ -81,7 +81,7 @@ def test_groups_without_record_are_unknown_where_directory_is_configured(
     assert has_group_records(options, *provider_entries(options)) is is_recorded
 
 
-def test_azure_can_ask_with_the_client_of_the_sign_in(load: Load, problems: Problems, tmp_path: Path) -> None:
+def test_azure_can_use_the_sign_in_client(load: Load, problems: Problems, tmp_path: Path) -> None:
     assert problems(**AZURE, policy=GROUPS) == {}
     found = account(load(**AZURE, policy=GROUPS))
     assert found is not None

@@ -67,7 +67,7 @@ def test_only_one_entry_may_be_authoritative_for_any_address(load: Load) -> None
     assert provider.owns_domain("anything.example")
 
 
-def test_a_domain_is_the_whole_of_it(load: Load) -> None:
+def test_domain_matches_completely(load: Load) -> None:
     corp = load(**several()).providers["corp"]
     assert corp.owns_domain("corp.example")
     assert not any(map(corp.owns_domain, ("sub.corp.example", "evil-corp.example", "example", "", "partner.example")))

@@ -55,5 +55,5 @@ def test_address_is_trusted_where_operator_declares_it(load: Load, problems: Pro
     assert "no effect without link_by" in found["identity_providers[0].trust_email"]
 
 
-def test_no_provider_can_be_called_as_linked_people_are(problems: Problems) -> None:
+def test_no_provider_can_use_the_id_of_linked_users(problems: Problems) -> None:
     assert "is reserved" in problems(**several(entry(VERIFIED_EMAIL), entry("partner")))["identity_providers[0].id"]

@@ -44,7 +44,7 @@ def test_permission_is_cached_for_a_few_minutes(load: Load, problems: Problems) 
     assert set(problems(forward_auth_cache="5s")) == {"forward_auth_cache"}
 
 
-def test_programs_are_named_by_their_host(load: Load, problems: Problems) -> None:
+def test_client_applications_are_named_by_their_host(load: Load, problems: Problems) -> None:
     assert load().programmatic_redirect_domain_whitelist == ("localhost",)
     assert load(programmatic_redirect_domain_whitelist=["::1", "tool.example.com"]).programmatic_redirect_domain_whitelist[0] == "::1"
     for invalid in ("https://tool.example.com", "*.example.com", ".example.com", "tool.example.com:8443", "tool.example.com/cb"):
@@ -67,6 +67,6 @@ def test_unsupported_by_chosen_data_plane_is_an_error(load: Load, problems: Prob
     assert "all or proxy" in problems(data_plane="envoy", services="databroker")["data_plane"]
 
 
-def test_what_envoy_may_have_is_a_whole_number(load: Load) -> None:
+def test_envoy_limits_are_integers(load: Load) -> None:
     assert (load().envoy_max_connections, load().envoy_max_heap) == (20_000, 1024)
     assert load({"ENVOY_MAX_HEAP": "256"}, envoy_max_connections=5).envoy_max_heap == 256

@@ -45,7 +45,7 @@ def test_an_address_means(written: str, meant: StorageUrl) -> None:
         7,
     ],
 )
-def test_what_can_not_be_an_address_is_refused_without_showing_it(written: object) -> None:
+def test_malformed_address_is_refused_without_disclosing_it(written: object) -> None:
     with pytest.raises(ValueError, match=r"must|multiple hosts|Sentinel|cluster|may contain") as raised:
         parse_storage_url(written)
     assert "hunter2" not in str(raised.value)

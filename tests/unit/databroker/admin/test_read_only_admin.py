@@ -77,7 +77,7 @@ def test_non_staff_user_sees_nothing(store, people):
 
 
 @pytest.mark.parametrize(("is_active", "is_staff"), [(True, False), (False, True), (False, False)])
-def test_each_page_asks_for_the_staff_itself_whatever_its_site_lets_in(is_active: bool, is_staff: bool) -> None:
+def test_each_page_requires_staff_regardless_of_its_site(is_active: bool, is_staff: bool) -> None:
     site = AdminSite()
     session_admin.register(site)
     page_request = RequestFactory().get("/")

@@ -73,7 +73,7 @@ TIME = '<time datetime="2023-11-14T22:13:20+00:00" data-form="full">14 Nov 2023,
         ("deep", [["a"]], '[["a"]]'),
     ],
 )
-def test_a_claim_is_written_as_people_read_it(name: str, value: object, text: str) -> None:
+def test_claim_is_displayed_in_readable_form(name: str, value: object, text: str) -> None:
     assert claims({"claims": {name: value}}) == [(name, text)]
 
 
@@ -83,7 +83,7 @@ def test_a_record_without_claims_has_none(data: dict) -> None:
 
 
 @pytest.mark.parametrize("name", ["nonce", "at_hash", "c_hash", "s_hash", "sid", "jti", "_claim_sources", "_claim_names"])
-def test_what_ties_tokens_together_is_left_out(name: str) -> None:
+def test_correlation_ids_of_tokens_are_omitted(name: str) -> None:
     assert claims({"claims": {name: MARK, "sub": "a"}}) == [("sub", "a")]
 
 
@@ -98,7 +98,7 @@ def test_a_token_is_hidden_wherever_a_provider_repeats_it() -> None:
     assert claims(data) == [("list", REDACTED), ("name", "Ann"), ("picture", REDACTED)]
 
 
-def test_what_looks_like_a_signed_token_is_hidden() -> None:
+def test_values_resembling_signed_tokens_are_hidden() -> None:
     assert claims({"claims": {"hint": "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2ln"}}) == [("hint", REDACTED)]
 
 

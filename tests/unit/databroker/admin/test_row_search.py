@@ -54,7 +54,7 @@ def test_sessions_are_found_by_user_location_and_id(text: str, found: list[str])
         ("g1", ["oidc/alice"]),
     ],
 )
-def test_people_are_found_by_name_and_group(text: str, found: list[str]) -> None:
+def test_users_are_found_by_name_and_group(text: str, found: list[str]) -> None:
     assert [user.pk for user in row_search.users(User.objects.order_by("pk"), text)] == found
 
 

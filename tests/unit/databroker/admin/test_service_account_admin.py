@@ -85,7 +85,7 @@ def test_password_user_is_identified_by_address_or_not_at_all(pages: AdminPages,
     assert secret_viewers(store) == []
 
 
-def test_what_can_not_be_made_is_explained(pages: AdminPages) -> None:
+def test_ungrantable_request_is_explained(pages: AdminPages) -> None:
     make(pages)
     assert "already" in visible_text(pages.post(ADD, name="ci", groups="", lifetime=""))
     assert "A name must have" in visible_text(pages.post(ADD, name="C I", groups="", lifetime=""))

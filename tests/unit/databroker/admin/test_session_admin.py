@@ -80,7 +80,7 @@ def test_every_page_renders_when_there_is_nothing(pages, page):
         ("databroker/group/g1/change/", ["eng@a.org", "alice@a.org"]),
     ],
 )
-def test_every_page_shows_what_there_is(pages, people, page, expected):
+def test_every_page_displays_its_objects(pages, people, page, expected):
     response = pages.get(page)
     assert response.status_code == 200
     assert [text for text in expected if text not in visible_text(response)] == []
@@ -115,7 +115,7 @@ def test_a_long_list_of_members_ends_in_a_link_to_all_of_them(pages, people):
     assert "151 users" in visible_text(pages.get("databroker/user/", groups__id__exact="g1"))
 
 
-def test_what_people_send_can_not_become_markup(pages):
+def test_user_input_cannot_become_markup(pages):
     evil = "<script>alert(1)</script>"
     row(Group, id="g", name=evil)
     row(User, id="oidc/e", name=evil, email=evil)
@@ -194,7 +194,7 @@ def test_all_sessions_of_a_user_end_from_user_list(pages, people, store):
     assert sorted(Session.objects.values_list("pk", flat=True)) == ["s3", "s4"]
 
 
-def test_all_sessions_of_the_people_behind_some_sessions_end(pages, people, store):
+def test_all_sessions_of_users_of_selected_sessions_end(pages, people, store):
     response = pages.post("databroker/session/", action="end_all", _selected_action=["s1", "s4"])
     assert "3 sessions ended." in visible_text(response)
     assert [record.id for record in async_to_sync(store.page)(SESSION, "", 9)] == ["s3"]
@@ -238,7 +238,7 @@ def test_no_list_of_recent_actions_claims_there_were_none(pages):
     assert "ecent actions" not in visible_text(pages.get(""))
 
 
-def test_a_list_is_headed_by_what_it_lists(pages):
+def test_list_heading_names_its_content(pages):
     text = visible_text(pages.get("databroker/session/"))
     assert "Sessions | " in text
     assert "Select session" not in text
@@ -331,7 +331,7 @@ def test_unavailable_broker_is_reported_and_no_row_is_lost(people):
     assert audited == 2 * [(AuditAction.END_SESSION, "s1"), (AuditAction.END_SESSION.failure, "s1")]
 
 
-def test_without_the_broker_a_page_still_shows_what_the_tables_know(people):
+def test_without_broker_page_displays_the_tables(people):
     class Away(AwayStore):
         async def get(self, type: str, id: str) -> None:
             raise BrokerError("away")
@@ -356,7 +356,7 @@ def test_read_only_database_is_reported(pages, people, store):
 
 
 @pytest.mark.parametrize("page", LISTS)
-def test_a_list_asks_the_database_no_more_for_fifty_rows_than_for_five(pages, page):
+def test_list_needs_no_more_queries_for_fifty_rows_than_for_five(pages, page):
     def questions() -> int:
         with CaptureQueriesContext(connection) as queries:
             assert pages.get(page).status_code == 200

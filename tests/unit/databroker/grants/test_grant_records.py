@@ -15,12 +15,12 @@ def stored(data: dict[str, Any], id: str = "oidc/1") -> Record:
     return Record(ACCESS_GRANT, id, data, 1, 0.0)
 
 
-def test_what_is_stored_comes_back() -> None:
+def test_stored_value_is_read_back() -> None:
     held = UserGrants("oidc/1", "https://idp.example.com", "ann@corp.com", (ACCESS,))
     assert UserGrants.from_record(stored(held.to_data())) == held
 
 
-def test_what_a_later_release_adds_is_passed_over() -> None:
+def test_additions_of_later_release_are_skipped() -> None:
     data = {"user_id": "oidc/1", "issuer": "x", "more": 1, "grants": [{**ACCESS.to_data(), "later": True}]}
     assert UserGrants.from_record(stored(data)).grants == (ACCESS,)
 
@@ -41,7 +41,7 @@ def test_access_without_an_end_or_a_route_is_none(invalid: dict[str, Any]) -> No
         UserGrants.from_record(stored({"user_id": "oidc/1", "issuer": "x", "grants": [{**ACCESS.to_data(), **invalid}]}))
 
 
-def test_a_record_is_its_persons_own() -> None:
+def test_record_belongs_to_its_user() -> None:
     with pytest.raises(ValueError, match="a user"):
         UserGrants.from_record(stored({"user_id": "oidc/2", "issuer": "x"}))
     with pytest.raises(ValueError, match="a user"):

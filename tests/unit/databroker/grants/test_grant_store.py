@@ -60,7 +60,7 @@ async def test_two_grants_under_one_number_apply_once(accesses: GrantStore) -> N
     assert await accesses.active_for("oidc/2", ANN.issuer) == []
 
 
-async def test_what_is_revoked_is_over_once(accesses: GrantStore) -> None:
+async def test_revocation_takes_effect_once(accesses: GrantStore) -> None:
     await accesses.grant(ANN, ACCESS)
     await accesses.grant(ANN, replace(ACCESS, id="a2", route="other"))
     assert await accesses.revoke("oidc/1", ACCESS.route)
@@ -73,7 +73,7 @@ async def test_what_is_revoked_is_over_once(accesses: GrantStore) -> None:
     assert not await accesses.revoke("oidc/2", ACCESS.route)
 
 
-async def test_access_that_replaced_what_was_seen_is_found_and_ended(accesses: GrantStore) -> None:
+async def test_replaced_access_is_found_and_ended(accesses: GrantStore) -> None:
     await accesses.grant(ANN, ACCESS)
     await accesses.grant(ANN, replace(ACCESS, id="a2", expires_at=NOW + 7200))
     assert await accesses.find("oidc/1", "a1") is None

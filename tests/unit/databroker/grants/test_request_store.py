@@ -99,7 +99,7 @@ async def test_second_decision_changes_nothing(store: AccessRequestStore) -> Non
 @pytest.mark.parametrize(
     "invalid", [{"duration_seconds": float("nan")}, {"request_id": ""}, {"user_id": "oidc/2"}, {"issuer": "x"}, {"approvals": [7]}]
 )
-async def test_what_can_not_be_a_request_hides_no_other(store: AccessRequestStore, broker: MemoryStore, invalid: dict[str, Any]) -> None:
+async def test_malformed_request_hides_no_other(store: AccessRequestStore, broker: MemoryStore, invalid: dict[str, Any]) -> None:
     beginning = slot_prefix(REQUEST.user_id, REQUEST.issuer, REQUEST.route)
     await broker.put(ACCESS_REQUEST, f"{beginning}0", {**REQUEST.to_data(), **invalid})
     await broker.put(ACCESS_REQUEST, f"{beginning}1", {**REQUEST.to_data(), "request_id": "n1", "of a later release": 1})

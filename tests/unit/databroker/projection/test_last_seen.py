@@ -41,7 +41,7 @@ async def test_the_last_sight_of_each_session_is_written_in_one_batch(clock):
     assert table.batches == 1
 
 
-async def test_nothing_seen_asks_the_database_nothing(clock):
+async def test_empty_input_causes_no_query(clock):
     table = Table()
     activity = LastSeenBuffer(table.write, clock=clock)
     await activity.flush()
@@ -107,7 +107,7 @@ async def test_memory_is_bounded_and_known_sessions_stay_current(clock):
     assert table.rows == {"0": (NOW + 1, "b.example.com"), "99": None}
 
 
-async def test_what_waits_counts_for_the_bound_too(clock):
+async def test_waiting_sessions_count_towards_the_limit(clock):
     activity = LastSeenBuffer(Table().write, clock=clock, max_sessions=10)
     for number in range(8):
         activity.record(str(number), NOW, "a.example.com")

@@ -67,14 +67,14 @@ async def check_alice() -> None:
     assert [(group.name, group.email) for group in groups] == [("engineering", "eng@a.org")]
 
 
-async def test_what_was_there_before_is_loaded():
+async def test_existing_state_is_loaded():
     store = MemoryStore()
     await put_alice(store)
     async with following(DisturbedBroker(store)):
         await check_alice()
 
 
-async def test_what_comes_later_follows():
+async def test_later_changes_follow():
     store = MemoryStore()
     async with following(DisturbedBroker(store)):
         await asyncio.sleep(0.02)

@@ -64,7 +64,7 @@ def test_user_is_described_by_both_records(user, directory_user, email, name):
 
 
 @pytest.mark.parametrize("seconds", [1e300, float("inf"), float("nan"), -1, "noon", None, 253_402_300_800])
-def test_what_is_no_time_is_none(seconds):
+def test_invalid_time_is_none(seconds):
     assert to_datetime(seconds) is None
 
 
@@ -76,7 +76,7 @@ def test_name_unsupported_by_database_does_not_block_others(database):
     assert list(User.objects.get().groups.through.objects.values_list("group_id", flat=True)) == ["g"]
 
 
-def test_what_the_tables_hold_already_is_not_written_again(database):
+def test_unchanged_rows_are_not_written_again(database):
     def batch(name: str) -> RowBatch:
         rows = RowBatch()
         add_user(rows, "oidc/1", record(USER, name=name), record(DIRECTORY_USER, group_ids=["g1", "g2"]))
@@ -94,7 +94,7 @@ def test_what_the_tables_hold_already_is_not_written_again(database):
     assert written(batch("Anna")).count("INSERT") == 1
 
 
-def test_what_has_no_record_has_no_row():
+def test_missing_record_has_no_row():
     rows = RowBatch()
     for model, id in (gone := [(Session, "s"), (User, "u"), (Group, "g"), (ServiceAccount, "a"), (DirectoryRun, "r")]):
         add_rows(rows, model, id, *(None for _ in TYPES[model]))

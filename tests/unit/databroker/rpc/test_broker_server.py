@@ -58,7 +58,7 @@ async def test_data_that_are_no_object_are_the_callers_fault(rpc, store, data):
     assert await store.get(SESSION, "a") is None
 
 
-async def test_a_page_stays_below_what_a_client_accepts(rpc, store, monkeypatch):
+async def test_page_stays_below_client_limit(rpc, store, monkeypatch):
     monkeypatch.setattr(rpc_server, "PAGE_BYTES", 1000)
     for n in range(3):
         await store.put(SESSION, f"s{n}", {"a": "x" * 600})
@@ -74,7 +74,7 @@ async def test_stream_starts_with_server_identity(rpc, store):
     assert (greeting.start_over, greeting.record_version, list(greeting.changes)) == (False, version, [])
 
 
-async def test_what_is_there_comes_together_and_silence_is_filled(rpc, store):
+async def test_available_changes_are_batched_and_idle_stream_has_heartbeats(rpc, store):
     for n in range(250):
         await store.put(USER, f"u{n:03}", {})
     answers = await messages(rpc.Sync(pb.SyncRequest(record_version=0), CONTEXT), 6)
@@ -90,7 +90,7 @@ async def test_a_place_of_another_life_is_lost(rpc, store):
     assert answer.server_version == await store.server_version()
 
 
-async def test_a_stream_without_data_names_what_changed(rpc, store):
+async def test_stream_without_data_names_changed_records(rpc, store):
     await store.put(SESSION, "s", {"access_token": "secret"})
     await store.put(SESSION, "t", {})
     await store.delete(SESSION, "t")

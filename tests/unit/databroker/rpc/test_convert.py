@@ -21,13 +21,13 @@ def test_numbers_keep_their_kind():
     assert (type(back["int"]), type(back["float"])) == (int, float)
 
 
-def test_what_came_can_not_be_changed():
+def test_received_values_are_immutable():
     with pytest.raises(TypeError):
         convert.data_from_bytes(b'{"a": [1]}')["a"].append(2)
 
 
 @pytest.mark.parametrize("data", [b"[1]", b'"a"', b"{", b"\xff", b"null"])
-def test_what_is_no_object_is_refused(data):
+def test_non_object_is_refused(data):
     with pytest.raises(ValueError):  # noqa: PT011 - several kinds of it
         convert.data_from_bytes(data)
 

@@ -124,7 +124,7 @@ async def test_the_end_of_a_connections_age_is_no_end_of_the_stream(tmp_path, st
     await server.stop()
 
 
-async def test_a_page_is_whole_however_the_server_cuts_it(broker, store, monkeypatch):
+async def test_chunked_page_is_complete(broker, store, monkeypatch):
     monkeypatch.setattr("databroker.rpc.broker_server.PAGE_BYTES", 2000)
     for n in range(10):
         await store.put(SESSION, f"s{n}", {"a": "x" * 600})

@@ -21,7 +21,7 @@ def count(operation: str, result: str, backend: str) -> float:
     return registry.get_sample_value("storage_operation_duration_ms_count", labels) or 0
 
 
-async def test_each_operation_is_counted_as_what_it_is() -> None:
+async def test_each_operation_is_counted_by_kind() -> None:
     store = InstrumentedStore(MemoryStore(), "counted")
     record = await store.put("session", "a", {})
     assert await store.get("session", "a") == record

@@ -72,7 +72,7 @@ async def test_a_record_opens_in_its_own_place_only(inner: MemoryStore, type: st
 
 
 @pytest.mark.parametrize("data", [{}, {"sealed": ""}, {"sealed": 7}, {"sealed": "A" * 80}, {"sealed": "not base64 "}, {"n": 1}], ids=repr)
-async def test_what_does_not_open_is_left_out_and_stops_nothing(inner: MemoryStore, data: dict) -> None:
+async def test_unsealable_record_is_omitted_and_blocks_nothing(inner: MemoryStore, data: dict) -> None:
     store = SealedStore(inner, [OLD])
     begin = (await store.put(SESSION, "a", {})).version
     await inner.put(SESSION, "b", data)

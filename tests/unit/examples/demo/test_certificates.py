@@ -43,7 +43,7 @@ def test_clients_accept_each_host_of_the_demo(authority: Authority, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["bank.example", "localhost.example", "notlocalhost", "10.0.0.1"])
-def test_clients_refuse_what_the_authority_may_not_vouch_for(authority: Authority, tmp_path: Path, name: str) -> None:
+def test_clients_refuse_names_that_the_authority_may_not_certify(authority: Authority, tmp_path: Path, name: str) -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match="permitted subtree violation"):
         shake_hands(authority, tmp_path, certificate_for=name, server_name=name)
 

@@ -95,7 +95,7 @@ async def test_serves_only_requests_through_gate(keys: PublishedKeys, name: str,
         assert (await client.get(path, headers={HEADER: of_another_site})).status == 403
 
 
-async def test_what_a_visitor_sends_is_text_on_the_page_never_markup(keys: PublishedKeys) -> None:
+async def test_visitor_input_is_text_and_never_markup(keys: PublishedKeys) -> None:
     async with site_client("hello", keys) as client:
         page = await (await client.get("/", headers={"X-Note": "<script>alert(1)</script>"})).text()
     assert "<script>alert(1)" not in page

@@ -28,7 +28,7 @@ def is_gate_cookie(name: bytes) -> bool:
         (b" a=1;b=2 ", [b" a=1;b=2 "]),
     ],
 )
-def test_our_cookies_go_and_all_others_survive_byte_for_byte(header: bytes, left: list[bytes]) -> None:
+def test_gate_cookies_are_removed_and_others_survive_byte_for_byte(header: bytes, left: list[bytes]) -> None:
     assert cookies.strip_cookies([header], is_gate_cookie) == left
 
 
@@ -79,14 +79,14 @@ def test_a_host_cookie_has_its_prefix_once_and_where_browsers_take_it() -> None:
         ("[::1]:8443", [""]),
     ],
 )
-def test_what_others_may_have_set_is_cleared_where_it_can_be(host_port: str, domains: list[str]) -> None:
+def test_cookies_planted_by_others_are_cleared_where_possible(host_port: str, domains: list[str]) -> None:
     cleared = cookies.expire_all_paths("n", host_port, "/a//b;x/c d", secure=True)
     places = [(part(each, "Domain="), part(each, "Path=")) for each in cleared]
     assert places == [(domain, path) for path in ("/", "/a", "/a/") for domain in domains]
     assert all("n=; " in each and "Max-Age=0" in each and "Secure" in each for each in cleared)
 
 
-def test_an_answer_s_head_stays_small_whatever_the_path() -> None:
+def test_response_head_stays_small_for_any_path() -> None:
     cleared = cookies.expire_all_paths("n", "a.b.c.d.e.f.example", "/x" * 3000, secure=True)
     assert sum(map(len, cleared)) < 2048
 

@@ -86,7 +86,7 @@ def test_the_question_waits_a_quarter_of_an_hour(options: Options) -> None:
         requests.open(sealed, NOW + 900)
 
 
-def test_what_a_release_before_this_one_sealed_is_refused(options: Options) -> None:
+def test_value_sealed_by_an_earlier_release_is_refused(options: Options) -> None:
     purposes = ("programmatic request", "programmatic hand-over", "programmatic token")
     request, hand_over, token = (
         Sealer(options.cookie_secret, purpose).seal({"at": "https://app.example.com"}, audience=audience, expires_at=NOW + 60)

@@ -13,7 +13,7 @@ def sealer(purpose: str = "test", secret: bytes = SECRET) -> Sealer:
     return Sealer((secret,), purpose)
 
 
-def test_what_was_sealed_opens_for_the_same_audience() -> None:
+def test_sealed_value_opens_for_the_same_audience() -> None:
     sealed = sealer().seal({"a": [1, "ü"]}, audience="app.example", expires_at=NOW + 1)
     assert sealer().open(sealed, audience="app.example", now=NOW) == {"a": [1, "ü"]}
 

@@ -78,7 +78,7 @@ def test_a_cookie_that_was_opened_opens_by_its_exact_value_only(cookies: Session
             cookies.open(other, "a", NOW)
 
 
-def test_what_is_remembered_of_a_browser_ends_in_time_and_holds_at_its_host_only(cookies: SessionCookies) -> None:
+def test_remembered_choice_expires_and_applies_to_its_host_only(cookies: SessionCookies) -> None:
     headers = [cookie_header(cookies.set_cookies("s1", "a", issued_at=NOW, expires_at=NOW + 60, now=NOW)).encode()]
     for now in (NOW, NOW + 59):
         assert [token.session_id for token in cookies.valid_sessions(headers, "a", now)] == ["s1"]

@@ -87,7 +87,7 @@ def test_planted_junk_is_the_first_to_go(attempts: SignInAttempts) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a" * 21, "a" * 23, "a" * 21 + ";", "a" * 21 + "=", "é" * 22, "../" + "a" * 19])
-def test_only_our_own_form_is_an_attempt_id(text: str) -> None:
+def test_only_own_format_is_an_attempt_id(text: str) -> None:
     assert not is_attempt_id(text)
 
 

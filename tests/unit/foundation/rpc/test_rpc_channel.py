@@ -84,7 +84,7 @@ async def test_a_call_ends_with_its_timeout(tmp_path):
     await server.stop()
 
 
-async def test_what_may_be_repeated_is_until_it_succeeds(options):
+async def test_repeatable_call_is_retried_until_it_succeeds(options):
     calls = []
 
     async def third_time(request: pb.GetRequest, context: grpc.aio.ServicerContext) -> pb.DeleteResponse:
@@ -210,7 +210,7 @@ async def test_calls_are_spread_over_every_address_of_a_name(tmp_path, spread, a
     await six.stop()
 
 
-async def test_tls_takes_our_authority_and_the_name_dialled_or_its_override(tmp_path):
+async def test_tls_uses_configured_authority_and_dialled_name_or_override(tmp_path):
     files = certificate_files(tmp_path, "localhost")
     foreign = tmp_path / "foreign"
     foreign.mkdir()

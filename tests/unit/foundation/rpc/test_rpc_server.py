@@ -88,7 +88,7 @@ async def test_a_refusal_proves_nothing_to_the_refused(channel):
     assert PROOF not in dict(await call.initial_metadata()) | dict(await call.trailing_metadata())
 
 
-async def test_health_and_reflection_ask_for_nothing(channel):
+async def test_health_and_reflection_need_no_credentials(channel):
     health = health_pb2_grpc.HealthStub(channel)
     for service in ("", "databroker.DataBrokerService"):
         answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=5)

@@ -51,7 +51,7 @@ def test_token_is_valid_for_minutes_only(secret, clock):
         secret.verify_token(METHOD, metadata(token))
 
 
-def test_no_token_is_served_for_five_minutes_whatever_clock_its_maker_had(secret, clock):
+def test_no_token_is_valid_for_five_minutes_with_any_clock(secret, clock):
     clock.now = NOW + 300 - LIFETIME
     token = secret.token(METHOD)
     clock.now = NOW
@@ -95,7 +95,7 @@ def _jwt(header: dict[str, str], key: bytes) -> str:
         ),
     ],
 )
-def test_what_is_no_token_of_a_call_is_none(secret, token):
+def test_malformed_call_token_is_none(secret, token):
     with pytest.raises(AuthenticationFailed):
         secret.verify_token(METHOD, metadata(token))
 

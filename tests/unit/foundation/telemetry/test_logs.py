@@ -24,7 +24,7 @@ def test_a_line_is_one_json_object_with_time_level_and_event(capsys: pytest.Capt
     assert own["time"].endswith("Z")
 
 
-def test_each_level_hides_what_is_below_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_level_hides_lower_levels(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("warn", "error", readable=False)
     structlog.get_logger("x").info("hidden")
     structlog.get_logger("x").warning("shown")
@@ -56,7 +56,7 @@ def test_chatty_libraries_are_quiet_unless_they_warn(capsys: pytest.CaptureFixtu
     assert lines_of(capsys) == []
 
 
-def test_what_django_reports_names_the_request_that_its_page_names(capsys: pytest.CaptureFixture[str]) -> None:
+def test_django_report_has_the_request_id_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("info", "info", readable=False)
     request = SimpleNamespace(scope={"gate": SimpleNamespace(request_id="id1")})
     django = logging.getLogger("django.request")

@@ -20,7 +20,7 @@ def test_a_c1_control_is_found_as_pythons_decoder_finds_it(length: int) -> None:
         assert has_c1_control(data) is has_one(data), data
 
 
-def test_characters_of_four_bytes_are_read_whole() -> None:
+def test_four_byte_characters_are_read_completely() -> None:
     for lead in range(0xEF, 0xF6):
         for tail in itertools.product((0x7F, 0x80, 0x8F, 0x90, 0xBF), (0x80, 0x85, 0xA0), (0x85, 0xC2)):
             data = bytes([lead, *tail])

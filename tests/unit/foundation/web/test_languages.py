@@ -32,7 +32,7 @@ def test_an_error_page_is_in_its_readers_language(language: str, text: str) -> N
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_what_a_message_holds_is_no_markup_in_any_language(language: str) -> None:
+def test_message_content_is_no_markup_in_any_language(language: str) -> None:
     (known,) = [msgid for msgid in catalog(TRANSLATED_LANGUAGES[0])._catalog if "%(user)s" in msgid and "%(advice)s" in msgid]  # type: ignore[attr-defined]
     reason = Message(known, user="<script>alert(1)</script>", advice="<b>%(x)s</b>")
     _, body = error_response(403, reason, "<i>", "text/html", language=language, advice=reason, links=((reason, "/"),))
@@ -43,7 +43,7 @@ def test_what_a_message_holds_is_no_markup_in_any_language(language: str) -> Non
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/problem+json", "text/plain", ""])
-def test_programs_read_english(accept: str) -> None:
+def test_programmatic_output_is_english(accept: str) -> None:
     for language in TRANSLATED_LANGUAGES:
         assert error_response(403, ERROR_TITLES[403], "id", accept, language=language) == error_response(
             403, ERROR_TITLES[403], "id", accept

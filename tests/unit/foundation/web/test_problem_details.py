@@ -23,7 +23,7 @@ from tests.support.next_steps import next_steps
         ("/", False),
     ],
 )
-def test_what_is_below_the_api_is_for_programs(path: str, expected: bool) -> None:
+def test_paths_below_the_api_are_programmatic(path: str, expected: bool) -> None:
     assert is_api_path(path) is expected
 
 

@@ -32,7 +32,7 @@ def test_an_error_page_has_the_form_the_client_reads(accept: str, content_type: 
     assert b"Because." in response.content
 
 
-def test_our_cookies_leave_django_with_every_attribute() -> None:
+def test_gate_cookies_leave_django_with_every_attribute() -> None:
     made = cookies.set_cookie("__Host-gate_signin_abc-_1", "aA0-_", max_age=60, secure=True)
     response = responses.redirect("https://a.example/", [made, cookies.set_cookie("_gate", "", max_age=0, secure=True, domain="a.example")])
     first, second = (morsel.OutputString() for morsel in response.cookies.values())
@@ -42,7 +42,7 @@ def test_our_cookies_leave_django_with_every_attribute() -> None:
     assert "Max-Age=0" in second
 
 
-def test_every_response_has_our_headers() -> None:
+def test_every_response_has_gate_headers() -> None:
     for response in (responses.redirect("/"), responses.render_error(request_with(""), 404, "x")):
         assert "default-src 'none'" in response.headers["Content-Security-Policy"]
         assert response.headers["Cache-Control"] == "no-store"

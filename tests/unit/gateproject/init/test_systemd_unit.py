@@ -7,7 +7,7 @@ import pytest
 from gateproject.init.systemd_unit import next_steps, systemd_unit, write_unit
 
 
-def test_the_unit_runs_this_program_with_this_configuration() -> None:
+def test_unit_runs_this_binary_with_this_configuration() -> None:
     unit = systemd_unit(Path("/usr/bin/gate"), Path("/srv/config.yaml"))
     assert "\nExecStartPre=/usr/bin/gate check --config /srv/config.yaml\n" in unit
     assert "\nExecStart=/usr/bin/gate run --config /srv/config.yaml\n" in unit

@@ -127,7 +127,7 @@ def test_json_holds_everything() -> None:
     assert found["problems"][2]["file"] is None
 
 
-def test_sarif_has_what_code_review_asks_for() -> None:
+def test_sarif_has_the_fields_required_by_code_review() -> None:
     found = json.loads(as_sarif(REPORT))
     jsonschema.validate(found, CODE_REVIEW)
     results = found["runs"][0]["results"]

@@ -33,7 +33,7 @@ from tests.unit.authorize.builders import make_route
 ROUTE = {"from": "https://app.example.com", "to": "http://127.0.0.1:9", "regex": "/a.*", "allowed_users": ["ann"]}
 
 
-def test_the_collector_waits_and_never_looks_at_what_was_made() -> None:
+def test_garbage_collector_waits_and_skips_built_objects() -> None:
     turn, frozen = sys.getswitchinterval(), gc.get_freeze_count()
     with background_build():
         assert not gc.isenabled()
@@ -52,7 +52,7 @@ def test_unbuilt_parts_are_not_retained() -> None:
     assert gc.get_freeze_count() <= frozen
 
 
-def test_what_the_start_has_made_is_not_looked_at_again():
+def test_startup_objects_are_not_scanned_again():
     before, frozen = gc.get_threshold(), gc.get_freeze_count()
     made = [[number] for number in range(1000)]
     try:
@@ -63,7 +63,7 @@ def test_what_the_start_has_made_is_not_looked_at_again():
         gc.set_threshold(*before)
 
 
-def test_what_a_configuration_became_goes_without_the_collector(tmp_path: Path) -> None:
+def test_configuration_results_are_freed_without_the_collector(tmp_path: Path) -> None:
     """Frozen circles would stay for ever."""
     options = make_options(tmp_path, policy=[ROUTE])
     broker, resources, key = MemoryStore(), SharedResources(), SigningKey.from_options(options)

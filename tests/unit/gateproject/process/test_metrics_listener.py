@@ -33,7 +33,7 @@ def test_a_taken_address_is_a_clear_error(tmp_path: Path) -> None:
             MetricsListener(PAGES).bind(make_options(tmp_path, metrics_address=f"127.0.0.1:{port}"))
 
 
-async def test_no_room_is_made_where_our_own_listener_is_not_in_the_way(tmp_path: Path) -> None:
+async def test_port_held_by_another_process_is_an_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"metrics_address: can't listen on 127.0.0.1:{port}"):

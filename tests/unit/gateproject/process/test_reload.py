@@ -58,11 +58,11 @@ def life(tmp_path: Path) -> Life:
     return Life(tmp_path, cookie_expire="1h")
 
 
-def test_at_the_start_nothing_is_known_of_what_was_before(life: Life) -> None:
+def test_at_start_no_earlier_state_is_known(life: Life) -> None:
     assert (life.known.last, life.known.waiting) == (None, ())
 
 
-def test_a_reload_knows_what_was_in_force_before_it(life: Life) -> None:
+def test_reload_knows_previous_configuration(life: Life) -> None:
     checksum = life.status.checksum
     last = life.reload(cookie_expire="2h").last
     assert last is not None
@@ -75,7 +75,7 @@ def test_a_reload_that_changes_nothing_forgets_no_change(life: Life) -> None:
     assert life.reload(cookie_expire="2h").last == last
 
 
-def test_what_waits_for_a_restart_is_no_change_yet_and_keeps_its_place(life: Life) -> None:
+def test_change_pending_restart_is_no_change_yet_and_retains_its_location(life: Life) -> None:
     place = life.known.places.setting_location("address")
     known = life.reload(cookie_domain="example.com", cookie_expire="1h", address="127.0.0.1:9999")
     assert [(change.key, change.before, change.after) for change in known.waiting] == [("address", "127.0.0.1:8443", "127.0.0.1:9999")]

@@ -9,7 +9,7 @@ from gateproject.process.restart_only import RESTART_ONLY, keep_restart_only_val
 from tests.support.options import make_options
 
 
-def test_what_needs_a_restart_is_a_setting() -> None:
+def test_restart_only_keys_are_settings() -> None:
     assert set(RESTART_ONLY) <= set(Options.attributes())
 
 
@@ -23,7 +23,7 @@ def test_only_restart_settings_are_held_back(tmp_path: Path) -> None:
     assert [entry["settings"] for entry in logs] == [["address"]]
 
 
-def test_what_is_the_same_is_not_talked_about(tmp_path: Path) -> None:
+def test_unchanged_resources_are_not_sent(tmp_path: Path) -> None:
     running = make_options(tmp_path)
     changed = make_options(tmp_path, cookie_expire="1h")
     with capture_logs() as logs:

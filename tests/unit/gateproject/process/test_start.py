@@ -84,7 +84,7 @@ def test_migration_only_modules_are_not_retained(tmp_path, monkeypatch):
     assert [each() for each in left] == [None]
 
 
-def test_a_process_has_not_loaded_the_libraries_of_what_it_does_not_do(tmp_path):
+def test_process_loads_no_libraries_of_other_services(tmp_path):
     make_options(tmp_path, log_level="error", grpc_address="")
     # A kvstore, PostgreSQL, gRPC; ACME, Envoy, a sign-in, and regular expressions.
     needless = {"redis", "psycopg", "grpc", "google", "envoy", "acme", "proxy.envoy", "mozilla_django_oidc", "requests", "re2"}

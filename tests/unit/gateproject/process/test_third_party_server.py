@@ -115,7 +115,7 @@ async def test_failed_start_accepts_no_connections(tmp_path: Path, more: Message
     assert [line["problem"] for line in logs if problem in line["problem"]] == [logs[0]["problem"]], "said once"
 
 
-def test_settings_of_our_listener_are_named_where_they_are_set(tmp_path: Path) -> None:
+def test_listener_settings_are_named_where_they_are_set(tmp_path: Path) -> None:
     assert ignored_settings(make_options(tmp_path)) == []
     options = make_options(tmp_path, timeout_write="5s", metrics_address="127.0.0.1:9", use_proxy_protocol=False)
     assert ignored_settings(options) == ["timeout_write", "metrics_address"]

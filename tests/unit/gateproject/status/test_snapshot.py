@@ -135,7 +135,7 @@ envoy_cluster_upstream_rq_total{envoy_cluster_name="wiki",worker="1"} 4
         ("gate_config_last_reload_success", 0),
     ],
 )
-def test_of_workers_only_what_adds_up_is_added(name: str, value: float) -> None:
+def test_only_summable_worker_metrics_are_summed(name: str, value: float) -> None:
     assert reading(WORKERS, 1.0).value(name) == value
 
 

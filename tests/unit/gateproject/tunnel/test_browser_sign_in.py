@@ -59,7 +59,7 @@ async def test_user_is_redirected_to_the_page_and_token_returns(tmp_path):
             assert await signing_in == "good"
 
 
-async def test_what_another_user_of_this_machine_brings_is_not_taken(tmp_path):
+async def test_connection_of_another_local_user_is_rejected(tmp_path):
     displayed: asyncio.Queue[str] = asyncio.Queue()
     with TunnelServer(tmp_path, offering(PAGE)) as server:
         async with asyncio.timeout(SOON):

@@ -125,7 +125,7 @@ async def test_a_tunnel_begins_right_behind_the_answer(tmp_path):
         (b"HTTP/1.1 404 Not Found\r\n\r\nnothing", 404, "nothing"),
     ],
 )
-async def test_a_refusal_is_read_whole(tmp_path, sent, status, body):
+async def test_refusal_is_read_completely(tmp_path, sent, status, body):
     with TunnelServer(tmp_path, lambda spoken: spoken.send(sent)) as server:
         answer, _ = await send_request(server.url, server.context, "CONNECT", "db:22", "db:22")
         assert (answer.status, answer.body) == (status, body)
@@ -133,6 +133,6 @@ async def test_a_refusal_is_read_whole(tmp_path, sent, status, body):
 
 
 @pytest.mark.parametrize("sent", [b"", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 2\r\n\r\n"])
-async def test_what_is_no_http_is_no_gate(tmp_path, sent):
+async def test_non_http_server_is_no_gate(tmp_path, sent):
     with TunnelServer(tmp_path, lambda spoken: spoken.send(sent)) as server, pytest.raises(TunnelError, match="the address of gate"):
         await send_request(server.url, server.context, "GET", "/", "db")

@@ -30,14 +30,14 @@ def test_each_host_and_way_to_it_has_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
-def test_what_others_can_read_counts_as_none(tmp_path: Path, mode: int) -> None:
+def test_value_with_another_interpretation_counts_as_none(tmp_path: Path, mode: int) -> None:
     file = TokenFile(tmp_path, "a", "https://a")
     file.write("abc")
     file.path.chmod(mode)
     assert file.read() == ""
 
 
-def test_a_link_and_what_is_no_token_count_as_none(tmp_path: Path) -> None:
+def test_link_and_malformed_token_count_as_none(tmp_path: Path) -> None:
     file = TokenFile(tmp_path, "a", "https://a")
     for content in ("a b", "a\nHost: evil", "", "ä", "x" * 9000):
         file.write(content)

@@ -50,7 +50,7 @@ class Stage:
                 writer.close()
 
 
-async def test_several_connections_ask_once_and_each_side_ends_its_own_direction(tmp_path):
+async def test_concurrent_connections_sign_in_once_and_each_closes_its_own_direction(tmp_path):
     with TunnelServer(tmp_path, gate) as server:
         stage = Stage(server, tmp_path / "tokens")
         big = b"0123456789" * 100_000

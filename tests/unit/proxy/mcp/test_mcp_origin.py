@@ -19,7 +19,7 @@ def check(origins: list[str], **keys: Any) -> None:
 
 
 @pytest.mark.parametrize("origins", [[], ["https://app.example.com"], [OTHER_ROUTE]])
-def test_programs_and_pages_of_routes_may(origins: list[str]) -> None:
+def test_programmatic_clients_and_route_pages_are_allowed(origins: list[str]) -> None:
     check(origins)
 
 

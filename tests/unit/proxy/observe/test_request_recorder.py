@@ -84,7 +84,7 @@ async def test_shadow_policy_changes_no_response_and_is_counted_logged_and_recor
     assert outcomes == [("/closes", "allowed"), ("/closes", "allowed"), ("/x", "sign in")]
 
 
-async def test_what_would_come_out_the_same_is_counted_and_not_logged(tmp_path: Path) -> None:
+async def test_unchanged_outcome_is_counted_and_not_logged(tmp_path: Path) -> None:
     async with proxied(tmp_path, {"name": "same", **PUBLIC, "policy": [{**SHADOW, "deny": {"http_path": "/never"}}]}) as gate:
         before = counted("same", "allowed", "allowed")
         with capture_logs() as logs:
@@ -115,7 +115,7 @@ async def test_gate_response_is_recorded_as_its_page_describes(lines: list[tuple
     assert "secret" not in str(fields)
 
 
-async def test_what_cannot_be_read_or_was_left_has_a_line_too(lines: list[tuple[int, dict[str, object]]]) -> None:
+async def test_unreadable_or_aborted_request_is_logged_too(lines: list[tuple[int, dict[str, object]]]) -> None:
     incoming = build_incoming_request(incoming_from("https://nobody.example/").scope)
     PageLog(incoming, Answer().send).emit()
     ((_, fields),) = lines

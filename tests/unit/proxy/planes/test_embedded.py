@@ -90,7 +90,7 @@ async def test_a_host_that_no_route_has_is_404(tmp_path: Path) -> None:
         ({**ANYONE, "cors_allow_preflight": True}, "https://evil.example", True),
     ],
 )
-async def test_a_script_reads_its_401_only_from_origins_we_know(route: dict, origin: str, is_readable: bool, tmp_path: Path) -> None:
+async def test_script_reads_its_401_only_from_known_origins(route: dict, origin: str, is_readable: bool, tmp_path: Path) -> None:
     async with proxied(tmp_path, route) as gate:
         answer = await gate.send(URL, headers={**SCRIPT, "origin": origin})
     assert answer.status == 401

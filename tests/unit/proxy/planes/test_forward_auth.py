@@ -132,7 +132,7 @@ async def test_permission_sets_identity_and_replaces_client_claims(front: Front,
     assert [(session_id, host) for session_id, _, host in front.seen] == [("session-of-ann", "app.example.com")]
 
 
-async def test_the_root_permits_what_verify_permits(front: Front, ann: SignedIn) -> None:
+async def test_root_permits_the_same_as_verify(front: Front, ann: SignedIn) -> None:
     answer = await front.ask(f"/?uri={APP}/page", headers=cookie(ann))
     assert (answer.status, answer.header("x-gate-claim-email")) == (200, "ann@example.com")
 
@@ -191,7 +191,7 @@ async def test_refused_is_403_with_the_reason(front: Front, ann: SignedIn) -> No
         ),
     ],
 )
-async def test_what_is_no_address_of_a_route_is_refused(front: Front, ann: SignedIn, uri: str) -> None:
+async def test_foreign_address_is_refused(front: Front, ann: SignedIn, uri: str) -> None:
     headers = {**NAVIGATION, **cookie(ann)}
     assert (await front.ask(f"/verify?uri={uri}", headers=headers)).status == 403
     assert (await front.ask(f"/?uri={uri}", headers=headers)).status in (400, 403)
@@ -204,7 +204,7 @@ async def test_other_paths_permit_nothing_even_to_grpc_clients(front: Front, pat
         assert answer.status in (403, 404)
 
 
-async def test_a_claimed_identity_that_our_listener_left_out_does_not_pass_either(front: Front, ann: SignedIn) -> None:
+async def test_identity_header_dropped_by_listener_is_not_forwarded(front: Front, ann: SignedIn) -> None:
     for left_out in (b"X_Gate_Claim_Email", b"X_HTTP_Method_Override", b"X_Original_Url", b"X_Forwarded_Host", b"X_Real_Ip"):
         incoming = incoming_from(f"{FORWARD}/verify?uri={APP}/page", headers=cookie(ann))
         incoming.scope["gate.ignored_headers"] = [left_out]
@@ -221,7 +221,7 @@ async def test_a_request_that_steers_the_application_elsewhere_does_not_pass(fro
         assert (await front.verify(target, headers={**cookie(ann), name: "DELETE"})).status == 403
 
 
-async def test_a_front_proxy_may_send_what_is_listed_and_nothing_else_that_only_proxies_set(front: Front, ann: SignedIn) -> None:
+async def test_front_proxy_may_send_only_listed_headers_among_proxy_headers(front: Front, ann: SignedIn) -> None:
     url = f"{APP}/public/x"
     messages = {
         "x-original-url": url, "x-original-uri": "/public/x", "x-forwarded-uri": "/public/x", "x-forwarded-proto": "https",
@@ -266,7 +266,7 @@ async def test_headers_name_the_url_only_for_trusted_peers(front: Front) -> None
     assert (await front.verify("/page", headers=headers)).status == 401
 
 
-async def test_only_a_trusted_peer_can_ask_for_a_preflight(front: Front, ann: SignedIn) -> None:
+async def test_only_a_trusted_peer_can_request_a_preflight(front: Front, ann: SignedIn) -> None:
     headers = {
         "origin": "https://o.example", "access-control-request-method": "PUT", "x-forwarded-method": "OPTIONS", "cookie": "theirs=1",
         "authorization": "Basic YTpi",
@@ -318,7 +318,7 @@ async def test_successful_gate_page_grants_no_permission(front: Front) -> None:
     assert b"a page" not in answer.body
 
 
-async def test_verify_permits_none_of_our_pages(front: Front, ann: SignedIn) -> None:
+async def test_verify_permits_no_gate_pages(front: Front, ann: SignedIn) -> None:
     for target in ("/.gate/", "/.gate/callback/?gate_session=t", "/.well-known/gate/jwks.json"):
         assert (await front.verify(target, headers=cookie(ann))).status == 403
     post = {"x-forwarded-method": "POST"}
@@ -326,7 +326,7 @@ async def test_verify_permits_none_of_our_pages(front: Front, ann: SignedIn) -> 
     assert front.own_pages == []
 
 
-async def test_our_pages_exist_at_route_hosts_only(front: Front) -> None:
+async def test_gate_pages_exist_at_route_hosts_only(front: Front) -> None:
     for host in ("https://unknown.example.com", "https://auth.example.com", "https://forward.example.com"):
         assert (await front.ask(f"/?uri={host}/.gate/callback/", headers=NAVIGATION)).status == 403
     assert front.own_pages == []

@@ -150,7 +150,7 @@ async def test_requests_are_answered_during_reevaluation_and_closed_streams_are_
     assert len(ended) <= count_before
 
 
-async def test_what_is_still_allowed_goes_on(running) -> None:
+async def test_still_allowed_streams_continue(running) -> None:
     streams, ended = OpenStreams(), []
     opened(streams, "s1", ended)
     running(streams, _answer(math.inf))

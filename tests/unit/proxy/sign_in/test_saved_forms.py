@@ -149,7 +149,7 @@ async def test_one_address_fills_a_few_places_and_another_has_its_own(gate: Prox
     assert is_saved(await gate.send(URL, BODY, method="POST", headers=headers, client="192.0.2.9"))
 
 
-async def test_a_whole_ipv6_network_is_one_address(gate: Proxied) -> None:
+async def test_ipv6_network_counts_as_one_address(gate: Proxied) -> None:
     headers = {**FORM, "content-length": str(len(BODY))}
     answers = [await gate.send(URL, BODY, method="POST", headers=headers, client=f"2001:db8::{n}") for n in range(1, SLOTS_PER_CLIENT + 2)]
     assert not is_saved(answers[-1])

@@ -30,7 +30,7 @@ def callback_url(site: RouteSite, ann: SignedIn, to: str = PROGRAM, *, host: str
     return f"https://{at}/.gate/callback/?gate_programmatic=true&gate_session={token}"
 
 
-async def test_a_program_gets_a_signed_sign_in_url_as_text(site: RouteSite) -> None:
+async def test_client_application_gets_signed_sign_in_url_as_text(site: RouteSite) -> None:
     answer = await login(site, PROGRAM)
     assert (answer.status, answer.header("content-type")) == (200, "text/plain; charset=utf-8")
     assert UrlSigner(site.options).verify(answer.body.decode(), site.clock()) == {
@@ -46,7 +46,7 @@ async def test_a_program_gets_a_signed_sign_in_url_as_text(site: RouteSite) -> N
     ("port", "parameters"),
     [("5432", {"gate_acr_values": "mfa", "gate_max_age": "900"}), ("5433", {}), ("", {}), ("-1", {}), ("٥", {}), ("9" * 400, {})],
 )
-async def test_what_a_tunnel_s_route_asks_of_a_sign_in_goes_along(site: RouteSite, port: str, parameters: dict[str, str]) -> None:
+async def test_tunnel_route_requirements_are_sent_with_the_sign_in(site: RouteSite, port: str, parameters: dict[str, str]) -> None:
     query = f"gate_redirect_uri={quote(PROGRAM, safe='')}&gate_tunnel_port={quote(port)}"
     answer = await site.ask(f"https://db.example.com/.gate/api/v1/login?{query}")
     assert UrlSigner(site.options).verify(answer.body.decode(), site.clock()) == {
@@ -78,7 +78,7 @@ async def test_programmatic_sign_in_offers_providers_of_that_host(
     assert {name: value for name, value in params.items() if name == "gate_providers"} == offered
 
 
-async def test_a_program_that_names_a_tunnel_is_offered_that_one_s_providers(tmp_path: Path) -> None:
+async def test_tunnel_sign_in_offers_providers_of_its_route(tmp_path: Path) -> None:
     policy = [
         {"from": f"https://{HOST}", "to": "http://127.0.0.1:9", "allow_any_authenticated_user": True, "identity_providers": ["third"]},
         *(
@@ -132,7 +132,7 @@ async def test_a_link_gives_one_token(site: RouteSite, ann: SignedIn) -> None:
     assert (await browser.get(url)).status == 400
 
 
-async def test_what_is_no_hand_over_for_this_host_is_refused(site: RouteSite, ann: SignedIn) -> None:
+async def test_invalid_handoff_for_this_host_is_refused(site: RouteSite, ann: SignedIn) -> None:
     browser = site.browser()
     url = callback_url(site, ann)
     ordinary = site.hand_overs.seal(ann.session.id, browser.begin(HOST), HOST, f"https://{HOST}/", site.clock())

@@ -37,7 +37,7 @@ async def test_a_callback_url_from_another_browser_yields_no_session(site: Route
     assert (await attacker.get(url)).status == 302, "the victim's refusal must not use the token up"
 
 
-async def test_a_hand_over_works_once(site: RouteSite, ann: SignedIn) -> None:
+async def test_handoff_works_once(site: RouteSite, ann: SignedIn) -> None:
     browser = site.browser()
     attempt = browser.begin(HOST)
     cookies = dict(browser.cookies[HOST])

@@ -101,7 +101,7 @@ def test_nothing_passes_after_a_close() -> None:
     assert walk.close_seen
 
 
-def test_a_close_in_pieces_passes_whole() -> None:
+def test_close_in_pieces_is_forwarded_completely() -> None:
     walk, close = walker(), from_client(CLOSE, b"\x03\xe8bye")
     assert b"".join(walk.feed(close[at : at + 1]) for at in range(len(close))) == close
     assert walk.is_at_frame_boundary
@@ -149,7 +149,7 @@ def test_no_mask_is_foreseen() -> None:
 @given(
     st.lists(st.tuples(st.sampled_from([TEXT, BINARY]), st.lists(st.binary(max_size=300), min_size=1, max_size=4)), max_size=5), st.data()
 )
-def test_messages_come_whole_from_any_pieces(messages: list[tuple[int, list[bytes]]], data: st.DataObject) -> None:
+def test_messages_are_complete_from_any_chunks(messages: list[tuple[int, list[bytes]]], data: st.DataObject) -> None:
     sent = b""
     for opcode, parts in messages:
         for number, part in enumerate(parts):

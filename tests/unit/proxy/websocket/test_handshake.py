@@ -99,7 +99,7 @@ def test_a_101_that_does_not_answer_the_handshake_is_no_101(answer: tuple[tuple[
         offered.validate_response(answer)
 
 
-def test_what_was_offered_may_be_chosen():
+def test_offered_provider_may_be_chosen():
     chosen = ((b"Sec-WebSocket-Protocol", b"chat"), (b"Sec-WebSocket-Extensions", b"permessage-deflate; y=2"))
     offered = offer((b"sec-websocket-protocol", b"chat, superchat"), (b"sec-websocket-extensions", b"permessage-deflate; x=1"))
     assert dict(offered.validate_response((*ANSWER, *chosen))) == {

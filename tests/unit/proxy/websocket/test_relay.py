@@ -50,7 +50,7 @@ async def test_a_revocation_puts_1008_into_both_directions_and_nothing_passes_af
         assert (await running.ended()).termination is TerminationReason.ACCESS_ENDED
 
 
-async def test_our_close_waits_for_the_end_of_the_frame_that_is_passing():
+async def test_sent_close_waits_for_end_of_current_frame():
     async with relaying() as running:
         whole = from_server(BINARY, b"x" * 50)
         running.upstream.data_received(whole[:20])
@@ -69,7 +69,7 @@ async def test_a_frame_that_never_ends_does_not_keep_a_revoked_websocket_open():
     assert "abort" in running.to_client.ends
 
 
-async def test_ends_that_answer_our_close_are_let_go_at_once():
+async def test_peers_answering_close_are_released_immediately():
     async with relaying() as running:
         running.handle.cancel()
         running.client.data_received(from_client(CLOSE, b"\x03\xf0"))
@@ -159,7 +159,7 @@ async def test_frames_that_come_after_reading_has_stopped_count_too(passes):
         assert not running.to_client.is_reading
 
 
-async def test_a_client_that_left_still_delivers_what_it_had_sent():
+async def test_disconnected_client_still_delivers_sent_data():
     async with relaying() as running:
         running.upstream.pause_writing()
         running.client.connection_lost(None)

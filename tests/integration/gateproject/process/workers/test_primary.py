@@ -59,7 +59,7 @@ async def test_stalled_worker_is_killed_at_reload(gate: RunningGate) -> None:
             assert await on_each(gate, client.cookies) == [403, 403]
 
 
-async def test_the_lines_of_all_stand_whole_in_one_log(gate: RunningGate) -> None:
+async def test_lines_of_all_processes_are_complete_in_one_log(gate: RunningGate) -> None:
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "bob")
         async with client_for(gate, 1, client.cookies) as one, client_for(gate, 2, client.cookies) as other:

@@ -23,7 +23,7 @@ async def test_session_is_shared_and_ends_everywhere(gate: RunningGate) -> None:
         assert await on_each(gate, stored) == [302, 302]
 
 
-async def test_what_works_once_works_once_for_all(gate: RunningGate) -> None:
+async def test_single_use_value_is_single_use_for_all_processes(gate: RunningGate) -> None:
     """The same hand-over at two workers, at the same moment."""
     async with gate.client() as client:
         response = await client.get(gate.url("app.localhost"), headers=HTML)

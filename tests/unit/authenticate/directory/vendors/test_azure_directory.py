@@ -17,7 +17,7 @@ def requested_paths(stage) -> list[str]:
     return [request.query.get("$deltatoken", "") for request in stage.directory.requests if request.path.endswith("/delta")]
 
 
-async def test_a_second_reading_asks_only_for_what_has_changed(staged) -> None:
+async def test_second_sync_requests_only_changes(staged) -> None:
     stage = await staged("azure")
     await stage.read()
     before = len(stage.directory.requests)
@@ -92,7 +92,7 @@ async def test_each_cloud_has_its_own_graph(staged, site: str, graph: str) -> No
     assert str(stage.source) == f"azure at {graph}"
 
 
-async def test_without_an_account_the_client_of_the_sign_in_asks(staged) -> None:
+async def test_without_an_account_the_sign_in_client_is_used(staged) -> None:
     route = {"from": "https://a.example.com", "to": "http://127.0.0.1:1", "allowed_groups": ["x"]}
     own = {"idp_service_account": None, "idp_client_id": "client", "idp_client_secret": "secret", "policy": [route]}
     stage = await staged("azure", **own)

@@ -111,7 +111,7 @@ async def test_page_linking_to_itself_is_requested_once() -> None:
     assert len(stage.http.calls) == 1
 
 
-async def test_what_passes_is_tried_again_longer_each_time_and_not_for_ever() -> None:
+async def test_transient_failures_are_retried_with_backoff_and_a_limit() -> None:
     stage = Stage(ProviderError("away"), attempts=4)
     with pytest.raises(DirectoryError, match="away"):
         await stage.api.get("/x")
@@ -120,7 +120,7 @@ async def test_what_passes_is_tried_again_longer_each_time_and_not_for_ever() ->
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 400, 401, 403, 404, 410])
-async def test_what_will_not_change_is_not_tried_again(status: int) -> None:
+async def test_permanent_failure_is_not_retried(status: int) -> None:
     stage = Stage(ProviderResponse(status, "", b""))
     with pytest.raises(DirectoryError, match=f"status {status}"):
         await stage.api.get("/x")

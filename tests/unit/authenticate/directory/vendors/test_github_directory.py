@@ -13,7 +13,7 @@ from authenticate.directory.vendors import github_directory
         ("https://git.corp.example", "git.corp.example"),
     ],
 )
-async def test_its_api_follows_from_where_people_sign_in(staged, provider_url: str | None, api: str) -> None:
+async def test_its_api_follows_from_the_authenticate_url(staged, provider_url: str | None, api: str) -> None:
     stage = await staged("github", idp_directory_url=None, idp_provider_url=provider_url)
     assert str(stage.source) == f"github at {api}"
 

@@ -1,14 +1,14 @@
 """GitLab specifics: any user can create a group of any name, so names are paths and only known groups count."""
 
 
-async def test_a_group_is_named_by_its_whole_path(staged) -> None:
+async def test_group_is_named_by_its_complete_path(staged) -> None:
     """Otherwise a user who names a group like a trusted one, and adds gate's account to it, would be in the trusted group."""
     stage = await staged("gitlab")
     await stage.read()
     assert {group.name for group in (await stage.groups()).values()} == {"corp/engineering", "corp/backend", "corp/empty"}
 
 
-async def test_a_group_of_the_persons_own_does_not_count(staged) -> None:
+async def test_personal_group_of_user_does_not_count(staged) -> None:
     stage = await staged("gitlab")
     member = await stage.source.look_up("gitlab/101", "token of ann")
     assert [group.id for group in member.groups] == ["7"]

@@ -11,7 +11,7 @@ import pytest
         ("https://corp.onelogin.com/oidc/2", "corp.onelogin.com"),
     ],
 )
-async def test_its_api_follows_from_where_people_sign_in(staged, provider_url: str | None, api: str) -> None:
+async def test_its_api_follows_from_the_authenticate_url(staged, provider_url: str | None, api: str) -> None:
     stage = await staged("onelogin", idp_directory_url=None, idp_provider_url=provider_url)
     assert str(stage.source) == f"onelogin at {api}"
 

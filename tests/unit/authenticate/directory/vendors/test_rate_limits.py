@@ -43,7 +43,7 @@ def test_without_a_word_longer_each_time(response: ProviderResponse | None) -> N
     assert retry_delay(response, 1, NOW, 0.0) == 1.0
 
 
-def test_what_is_a_limit() -> None:
+def test_recognized_limits() -> None:
     assert is_limited(answer(429))
     assert is_limited(answer(403, retry_after="1"))
     assert is_limited(answer(403, x_ratelimit_remaining="0"))

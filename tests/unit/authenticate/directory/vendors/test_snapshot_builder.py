@@ -19,12 +19,12 @@ def test_anything_else_is_no_id(value: object) -> None:
 
 
 @pytest.mark.parametrize("entry", [None, [], "x", 1, {}])
-def test_what_is_no_entry_has_no_id(entry: object) -> None:
+def test_malformed_entry_is_refused(entry: object) -> None:
     with pytest.raises(DirectoryError):
         parse_id(entry)
 
 
-def test_text_for_people_is_one_line_and_has_an_end() -> None:
+def test_user_text_is_one_line_of_limited_length() -> None:
     assert parse_text({"name": " Zoë\n東京 \0"}, "name") == "Zoë 東京"
     assert parse_text({"a": "", "b": 5, "c": "C"}, "a", "b", "c") == "C"
     assert len(parse_text({"name": "x" * 1000}, "name")) == snapshot_builder.MAX_NAME_LENGTH
@@ -64,7 +64,7 @@ def test_unlisted_group_is_ignored() -> None:
         ("MAX_MEMBERSHIPS", lambda it, number: it.add_members("g", [str(number)])),
     ],
 )
-def test_what_is_held_has_a_bound(monkeypatch: pytest.MonkeyPatch, name: str, fill) -> None:
+def test_held_data_is_bounded(monkeypatch: pytest.MonkeyPatch, name: str, fill) -> None:
     monkeypatch.setattr(snapshot_builder, name, 5)
     described = DirectoryBuilder()
     for number in range(5):

@@ -48,7 +48,7 @@ async def test_rejected_token_is_fetched_again() -> None:
 @pytest.mark.parametrize(
     "document", [{}, {"access_token": ""}, {"access_token": 5}, {"access_token": "a b"}, {"access_token": "a\r\nX: y"}]
 )
-async def test_what_is_no_token_is_not_used(document: dict[str, object]) -> None:
+async def test_malformed_token_is_not_used(document: dict[str, object]) -> None:
     with pytest.raises(DirectoryError):
         await Endpoint(**document).headers()
 

@@ -27,7 +27,7 @@ def test_every_provider_with_credentials_has_a_directory() -> None:
         ({"idp_provider": "auth0", "idp_provider_url": "https://corp.eu.auth0.com/"}, "https://corp.eu.auth0.com"),
     ],
 )
-def test_its_address_follows_from_where_people_sign_in(tmp_path: Path, settings: dict[str, str], base: str) -> None:
+def test_its_address_follows_from_the_authenticate_url(tmp_path: Path, settings: dict[str, str], base: str) -> None:
     every = {"api_key": "k", "private_token": "k", "client_id": "c", "secret": "s"}
     account = b64encode(json.dumps(every).encode()).decode()
     options = make_options(tmp_path, idp_service_account=account, **settings)
@@ -37,7 +37,7 @@ def test_its_address_follows_from_where_people_sign_in(tmp_path: Path, settings:
 
 
 @pytest.mark.parametrize(("services", "issuer"), [("all", "https://accounts.google.com"), ("databroker", "")])
-def test_a_data_broker_need_not_know_where_people_sign_in(tmp_path: Path, services: str, issuer: str) -> None:
+def test_data_broker_does_not_need_the_authenticate_url(tmp_path: Path, services: str, issuer: str) -> None:
     account = b64encode(json.dumps({**json.loads(account_json()), "impersonate_user": "admin@corp.example"}).encode()).decode()
     options = make_options(tmp_path, idp_provider="google", idp_provider_url=None, idp_service_account=account)
     vendor = build_vendor(options.model_copy(update={"services": services}), options.first_provider, lambda: 0.0)

@@ -24,7 +24,7 @@ class Http:
         return ProviderResponse(200, "application/json", json.dumps(document).encode())
 
 
-async def test_the_secret_goes_into_the_form_whatever_is_published(tmp_path: Path) -> None:
+async def test_secret_is_in_the_form_regardless_of_published_methods(tmp_path: Path) -> None:
     provider = build_provider(make_options(tmp_path, idp_provider="google", idp_provider_url=None).first_provider)
     found = await provider.discovery(Http())  # type: ignore[arg-type]
     assert found.token_auth_methods == {"client_secret_post"}

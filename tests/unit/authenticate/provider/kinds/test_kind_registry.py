@@ -60,7 +60,7 @@ def test_users_are_distinguished_from_those_of_other_providers(tmp_path: Path, u
 
 
 @pytest.mark.parametrize("kind", ["onelogin", "gitlab"])
-def test_what_is_published_changes_no_vendor_s_scopes(tmp_path: Path, kind: str) -> None:
+def test_published_scopes_do_not_change_vendor_scopes(tmp_path: Path, kind: str) -> None:
     """GitLab refuses a sign-in that asks for a scope it does not know, and gives a refresh token anyway."""
     provider = build_provider(make_options(tmp_path, idp_provider=kind, idp_provider_url=None).first_provider)
     published = replace(DISCOVERY, scopes=frozenset({"openid", "offline_access"}))
@@ -68,7 +68,7 @@ def test_what_is_published_changes_no_vendor_s_scopes(tmp_path: Path, kind: str)
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
-def test_what_the_operator_writes_replaces_the_defaults(tmp_path: Path, name: str) -> None:
+def test_operator_values_replace_defaults(tmp_path: Path, name: str) -> None:
     written = {"idp_scopes": ["openid", "x"], "idp_request_params": {"hd": "corp.example"}, "idp_provider_url": "https://own.example/a"}
     provider = build_provider(make_options(tmp_path, idp_provider=name, **written).first_provider)
     assert provider.requested_scopes(DISCOVERY) == ("openid", "x")
@@ -126,7 +126,7 @@ GRAPH = "https://graph.microsoft.com/User.Read"
         ("github", "user:email read:org", ",", "user:email read:org", ""),
     ],
 )
-def test_each_provider_names_what_it_gave_in_its_own_way(
+def test_each_provider_names_granted_scopes_in_its_own_way(
     tmp_path: Path, kind: str, requested: str, granted: str, needed: str, other: str
 ) -> None:
     missing = build_provider(make_options(tmp_path, idp_provider=kind).first_provider).missing_scopes(requested.split(), granted)

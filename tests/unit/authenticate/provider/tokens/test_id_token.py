@@ -70,7 +70,7 @@ def test_a_refreshed_token_may_lack_the_nonce_and_must_not_have_another() -> Non
     assert "nonce" in refused(token(nonce=ABSENT))
 
 
-def test_what_was_verified_can_be_read_again() -> None:
+def test_verified_token_can_be_read_again() -> None:
     assert unverified_claims(token())["sub"] == "alice"
     assert unverified_claims("") == {}
 
@@ -131,7 +131,7 @@ def _public_key_forms() -> list[bytes]:
 
 @pytest.mark.parametrize("secret", _public_key_forms())
 @pytest.mark.parametrize("kid", ["rsa", ABSENT])
-def test_our_public_key_is_no_shared_secret(secret: bytes, kid: Any) -> None:
+def test_public_key_of_gate_is_no_shared_secret(secret: bytes, kid: Any) -> None:
     header = {name: value for name, value in {"alg": "HS256", "kid": kid, "typ": "JWT"}.items() if value is not ABSENT}
     signing_input = f"{encoded(json.dumps(header).encode())}.{encoded(json.dumps(CLAIMS).encode())}"
     signature = hmac.digest(secret, signing_input.encode(), hashlib.sha256)
@@ -243,7 +243,7 @@ def test_the_type_of_an_id_token_has_several_spellings(kind: Any) -> None:
     "text",
     ["", ".", "..", "...", "a.b.c", "a.b.c.d.e", "{}", " ".join(["x"] * 3), "\x00", "x" * 100_000],
 )
-def test_what_is_no_token_is_refused(text: str) -> None:
+def test_malformed_token_is_refused(text: str) -> None:
     refused(text)
 
 
@@ -294,7 +294,7 @@ def test_another_audience_is_refused(audience: Any) -> None:
     assert "audience" in refused(token(aud=audience))
 
 
-def test_several_audiences_need_our_name_as_the_party_it_was_issued_to() -> None:
+def test_several_audiences_require_gate_as_authorized_party() -> None:
     assert accepted(token(aud=["gate"]))
     assert accepted(token(aud=["other", "gate"], azp="gate"))
     assert "client" in refused(token(aud=["other", "gate"]))

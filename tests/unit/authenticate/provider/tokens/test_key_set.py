@@ -63,7 +63,7 @@ async def test_a_failed_renewal_leaves_the_known_keys_in_force(key_set: KeySet, 
 
 
 @pytest.mark.parametrize("document", [{}, {"keys": None}, {"keys": {}}, {"keys": [{}] * 101}, {"keys": "x"}])
-def test_what_is_no_key_set_is_refused(document: dict) -> None:
+def test_invalid_key_set_is_refused(document: dict) -> None:
     with pytest.raises(ProviderError):
         parse(document)
 

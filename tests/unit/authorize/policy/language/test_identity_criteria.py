@@ -144,6 +144,6 @@ def test_a_claim_that_is_odd_inside_answers_nothing() -> None:
     "written",
     [{"email": "ann"}, {"email": "a@b@c"}, {"domain": "a b"}, {"domain": {"ends_with": ".-"}}, {"email": {"ends_with": "@bü cher"}}],
 )
-def test_what_no_address_or_domain_can_be_is_refused(written: dict[str, Any]) -> None:
+def test_impossible_address_or_domain_is_refused(written: dict[str, Any]) -> None:
     with pytest.raises(Exception, match=r"not|ASCII|rule|invalid"):
         criterion(written)

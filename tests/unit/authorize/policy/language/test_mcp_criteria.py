@@ -108,7 +108,7 @@ LIMITED = [{"deny": {"mcp_tool": {"not_in": ["search"]}}}, {"allow": {"user": "a
         (None, Outcome.FORBIDDEN),
     ],
 )
-def test_deny_of_other_tools_denies_only_calls_and_what_was_not_read(message: McpMessage | None, outcome: Outcome) -> None:
+def test_deny_of_other_tools_denies_only_calls_and_unread_messages(message: McpMessage | None, outcome: Outcome) -> None:
     (route,) = table(make_route(mcp={}, policy=LIMITED)).routes()
     decision = evaluate_route(request(mcp=message), user(), route, NOW)
     assert decision.outcome is outcome

@@ -56,7 +56,7 @@ from tests.support.path_parsers import READERS, Reader, served
         pytest.param("/a%253Fb", {"/a%253Fb", "/a%3Fb", "/a"}, id="a question mark encoded twice"),
     ],
 )
-def test_what_readers_take_a_path_for(path: str, found: set[str]) -> None:
+def test_path_interpretations_of_servers(path: str, found: set[str]) -> None:
     assert set(interpretations(path)) == found
     assert interpretations(path)[0] in found
     assert is_unambiguous(path) is (interpretations(path) == (path,)) or "%25" in path
@@ -137,7 +137,7 @@ def test_a_path_may_hold_so_many_marks_and_a_longer_one_fewer(mark: str, count: 
         "/what%3F%2Fwho%3B%23",
     ],
 )
-def test_what_applications_make_has_few_readings(path: str) -> None:
+def test_common_application_paths_have_few_interpretations(path: str) -> None:
     assert 1 < len(interpretations(path)) <= MAX_INTERPRETATIONS
     assert undecoded_forms(path)
 
@@ -176,7 +176,7 @@ def test_interpretations_are_limited(written: str) -> None:
         ("/a%2Fb%3Bc", ("/a%2Fb%3Bc", "/a%2Fb;c", "/a/b;c")),
     ],
 )
-def test_what_the_configuration_names_is_found_in_readings(text: str, forms: tuple[str, ...]) -> None:
+def test_configured_names_are_found_in_interpretations(text: str, forms: tuple[str, ...]) -> None:
     assert configured_forms(text) == forms
 
 
@@ -194,11 +194,11 @@ def test_what_the_configuration_names_is_found_in_readings(text: str, forms: tup
         ("/a%20b", "/a%20b"),
     ],
 )
-def test_an_expression_that_names_escapes_is_read_with_what_they_stand_for(expression: str, form: str) -> None:
+def test_expression_with_escapes_is_parsed_with_their_characters(expression: str, form: str) -> None:
     assert decoded_regex(expression) == form
 
 
-def test_what_can_not_stand_in_a_path_is_encoded_in_each_reading() -> None:
+def test_reserved_characters_are_encoded_in_each_interpretation() -> None:
     for code in range(256):
         for reading in interpretations(f"/a%25{code:02X}b"):
             assert reading.isascii()

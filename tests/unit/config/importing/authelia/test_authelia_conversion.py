@@ -179,7 +179,7 @@ def some_control(chance: random.Random) -> dict[str, Any]:
     return {"default_policy": chance.choice(POLICIES[:4]), "rules": [rule() for _ in range(chance.randint(1, 6))]}
 
 
-def test_gate_never_allows_what_authelia_would_not() -> None:
+def test_gate_never_allows_more_than_authelia() -> None:
     chance, counts, mismatches = random.Random(11), Counter[str](), []
     for _ in range(FILES):
         control = some_control(chance)
@@ -229,7 +229,7 @@ def test_the_first_rule_that_matches_decides() -> None:
     assert "policy" not in found["*.example.com"]
 
 
-def test_people_and_networks_keep_their_meaning() -> None:
+def test_users_and_networks_retain_their_meaning() -> None:
     subject = [["group:dev", "user:john"], "group:admins"]
     control = {"rules": [{"domain": "a.example.com", "policy": "two_factor", "subject": subject, "networks": ["inside"]}]}
     (block,) = routes(control, definitions={"network": INSIDE})["a.example.com"]["policy"]
@@ -249,7 +249,7 @@ def test_a_default_policy_alone_is_one_key(policy: str, written: str) -> None:
     assert "policy" not in route
 
 
-def test_what_is_about_a_query_opens_nothing_and_closes_what_follows() -> None:
+def test_query_conditions_open_nothing_and_close_later_rules() -> None:
     rules = [
         {"domain": "a.example.com", "policy": "deny", "query": [[{"key": "x"}]]},
         {"domain": "a.example.com", "policy": "one_factor"},

@@ -50,7 +50,7 @@ def test_subjects_are_ored_outside_and_anded_inside(written: Any, read: Any) -> 
         {"new": 1},
     ],
 )
-def test_what_is_not_understood_is_unread_and_narrows_nothing(key: dict[str, Any]) -> None:
+def test_unsupported_key_is_reported_and_restricts_nothing(key: dict[str, Any]) -> None:
     rule = rules_of([{**RULE, **key}])[0]
     assert len(rule.unsupported) == 1
     assert not rule.matches_all

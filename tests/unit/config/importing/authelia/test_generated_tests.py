@@ -39,7 +39,7 @@ def test_each_rule_has_tests_and_gate_passes_them_all(tmp_path: Path) -> None:
     assert not [note for route in converted.routes for note in route.notes() if " fails" in note.text]
 
 
-def test_what_gate_keeps_closed_is_no_test_but_a_note(tmp_path: Path) -> None:
+def test_closed_path_is_a_note_and_no_test(tmp_path: Path) -> None:
     control = {"rules": [{"domain": "app.example.com", "policy": "bypass", "resources": ["^/exact$"]}]}
     converted = imported_tests(tmp_path, control)
     assert not [test for test in converted.tests if test["expect"] == "allow"]

@@ -98,7 +98,7 @@ def test_skipped_paths_are_open_and_covered_by_tests(tmp_path: Path) -> None:
     ]
 
 
-def test_hosts_of_a_whole_domain_have_to_be_written(tmp_path: Path) -> None:
+def test_hosts_of_domain_mode_must_be_written_by_hand(tmp_path: Path) -> None:
     found = converted(tmp_path, provider={"mode": "forward_domain", "cookie_domain": "example.com"})
     assert found.routes == []
     assert found.lost == 2

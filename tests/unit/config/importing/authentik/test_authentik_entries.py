@@ -37,13 +37,13 @@ def test_a_group_that_only_the_reference_names_has_that_name(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("reference", [{"!KeyOf": "other"}, {"!Context": "x"}, {"!Find": []}, {"a": 1, "b": 2}, None, [], ""])
-def test_what_is_not_understood_is_found_nowhere(tmp_path: Path, reference: Any) -> None:
+def test_unsupported_reference_is_not_found(tmp_path: Path, reference: Any) -> None:
     found = entries(tmp_path, BLUEPRINT)
     assert found.find(reference, GROUP) is None
     assert found.named(reference, GROUP, "name") == ""
 
 
-def test_what_is_to_be_absent_is_and_conditions_are_known(tmp_path: Path) -> None:
+def test_absence_and_conditions_are_evaluated(tmp_path: Path) -> None:
     found = entries(tmp_path, BLUEPRINT)
     assert [entry.attrs["name"] for entry in found.with_model(GROUP)] == ["developers"]
     assert found.with_model(APPLICATION)[0].is_conditional

@@ -26,7 +26,7 @@ def test_each_alternative_is_a_part(rule: str, parts: list[RuleBranch]) -> None:
 
 
 @pytest.mark.parametrize("rule", ["", "Host(`a`", "Host(a)", "(Host(`a`)", "Host(`a`) &&", "Host(`a`) Host(`b`)", "&&", "||", ")"])
-def test_what_is_no_rule_is_refused(rule: str) -> None:
+def test_invalid_rule_is_refused(rule: str) -> None:
     with pytest.raises(UnsupportedRule):
         rule_branches(rule)
 

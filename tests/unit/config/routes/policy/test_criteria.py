@@ -19,6 +19,6 @@ def test_each_criterion_is_documented_with_its_operators(name: str) -> None:
 
 
 @pytest.mark.parametrize(("expression", "at"), [("a(b", 1), ("ab(?=c)", 3), ("(a)\\1", 4), ("a{2000}", 2)])
-def test_what_re2_refuses_is_refused_with_its_position(expression: str, at: int) -> None:
+def test_expression_rejected_by_re2_is_refused_with_position(expression: str, at: int) -> None:
     with pytest.raises(ValueError, match=f"RE2.*at character {at}\\)"):
         regular_expression(expression)

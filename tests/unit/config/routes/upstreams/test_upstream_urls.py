@@ -69,7 +69,7 @@ def test_tcp_has_a_port() -> None:
         ("http://user:secret@a", "user name or password"),
     ],
 )
-def test_what_is_no_upstream(written: Any, message: str) -> None:
+def test_invalid_upstreams(written: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message) as error:
         upstream_urls(written)
     assert "secret" not in str(error.value)

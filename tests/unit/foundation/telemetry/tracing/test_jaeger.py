@@ -30,7 +30,7 @@ def test_spans_are_written_as_jaeger_reads_them(record_spans, write, read) -> No
     assert below.tags["path"] == "/ä" * 100
 
 
-def test_what_is_too_large_for_a_datagram_travels_in_several(record_spans) -> None:
+def test_batch_exceeding_a_datagram_is_split(record_spans) -> None:
     spans = ended(record_spans, pieces=400)
     written = jaeger.encode_datagrams(spans, "gate")
     assert len(written) > 1

@@ -35,7 +35,7 @@ def test_error_is_recorded_by_kind_without_its_message(record_spans) -> None:
     assert "secret" not in ended.to_json()
 
 
-async def test_what_a_request_leaves_running_is_no_part_of_it(record_spans) -> None:
+async def test_task_outliving_its_request_is_not_in_the_span(record_spans) -> None:
     made, ended = record_spans(), asyncio.Event()
 
     async def later() -> object:

@@ -31,7 +31,7 @@ def test_a_later_version_is_read_as_far_as_it_is_known() -> None:
         b"x" * 100_000,
     ],
 )
-def test_what_is_no_traceparent_names_nothing(value: bytes) -> None:
+def test_malformed_traceparent_names_nothing(value: bytes) -> None:
     assert extract_parent([(b"traceparent", value)]) is None
 
 
@@ -64,7 +64,7 @@ def test_b3_is_read_in_both_its_forms() -> None:
     assert b3(**TEXTS, x_b3_flags="1") == ParentSpan(TRACE, SPAN, is_sampled=True)
 
 
-def test_what_is_no_b3_names_nothing() -> None:
+def test_malformed_b3_names_nothing() -> None:
     assert b3(b3="0") is None
     assert b3(b3=f"{0:032x}-{SPAN:016x}-1") is None
     assert b3(x_b3_traceid=f"{TRACE:032x}") is None

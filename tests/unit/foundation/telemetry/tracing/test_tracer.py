@@ -94,7 +94,7 @@ def test_a_reload_keeps_the_tracer_where_its_settings_are_the_same(tmp_path) -> 
     assert Tracer.from_options(make_options(tmp_path), first) is None
 
 
-def test_the_one_in_force_is_replaced_and_then_sends_what_it_has(record_spans) -> None:
+def test_active_tracer_is_replaced_and_then_flushed(record_spans) -> None:
     first, second = record_spans(), record_spans()
     try:
         tracer.set_tracer(first.tracer)

@@ -78,7 +78,7 @@ def test_a_failing_policy_test_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chosen", ["json", "sarif"])
-def test_programs_read_the_same(tmp_path: Path, chosen: str) -> None:
+def test_programmatic_output_is_the_same(tmp_path: Path, chosen: str) -> None:
     code, printed = check("-config", write(tmp_path, services="x"), "--format", chosen)
     assert code == 1
     assert "must be one of" in json.dumps(json.loads(printed))

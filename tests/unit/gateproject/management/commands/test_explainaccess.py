@@ -116,7 +116,7 @@ def test_a_host_without_routes_is_no_route(explained) -> None:
     assert (found["outcome"], found["routes"], found["route"], found["rules"]) == ("no route", [], None, [])
 
 
-def test_the_whole_trace_is_there_for_programs(explained) -> None:
+def test_complete_trace_is_available_in_json(explained) -> None:
     found = explained(f"{APP}/x/../y?secret=1", "--user", "ann@else.com", "--group", "sales", "--method", "POST")
     assert found["request"] == {"method": "POST", "host": "app.example.com", "path": "/y", "source_ip": ""}
     assert found["user"] == {
@@ -140,7 +140,7 @@ def test_the_whole_trace_is_there_for_programs(explained) -> None:
     assert join_list([Reason.GROUP_NOT_LISTED.value, Reason.DOMAIN_NOT_LISTED.value]) in found["reason"]
 
 
-def test_people_read_the_same_as_text(explain) -> None:
+def test_user_output_matches_text(explain) -> None:
     lines = explain(f"{APP}/boss/1", "--user", "oidc/8", "--group", "a", "--group", "b").splitlines()
     expected = [
         r"GET app.example.com/boss/1, hypothetically .* oidc/8, groups a, b",

@@ -65,7 +65,7 @@ def test_oauth2_proxy_gets_fresh_secrets_each_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["[", "a: 1\n"])
-def test_what_it_cannot_read_ends_with_one_line_and_1(tmp_path: Path, text: str) -> None:
+def test_unreadable_input_ends_with_one_line_and_1(tmp_path: Path, text: str) -> None:
     (tmp_path / "c.yaml").write_text(text)
     code, out, err = run(tmp_path / "c.yaml")
     assert (code, out) == (1, "")

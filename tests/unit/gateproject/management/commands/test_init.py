@@ -22,7 +22,7 @@ def run(directory: Path, text: str, name: str = "answers.yaml") -> str:
     return command.stdout.getvalue()
 
 
-def test_answers_of_a_file_are_written_with_what_to_do_next(tmp_path: Path) -> None:
+def test_answers_from_file_are_written_with_next_steps(tmp_path: Path) -> None:
     output = run(tmp_path, yaml.safe_dump({**NON_EMPTY, "who": ["@example.com", "group:ops"]}))
     assert f"{tmp_path}/gate/config.yaml, readable by you only" in output
     assert "rungate --config" in output

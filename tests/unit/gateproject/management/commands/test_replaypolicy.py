@@ -39,7 +39,7 @@ def test_text_lists_users_by_route_with_reasons(run) -> None:
     assert "No outcome changed" in run(POLICY)
 
 
-def test_programs_read_the_same_as_json(run) -> None:
+def test_programmatic_output_is_the_same_as_json(run) -> None:
     found = json.loads(run(CHANGED, "--json"))
     assert (found["replayed"], [change["user"] for change in found["changes"]]) == (2, ["ann@corp.com", "bob@corp.com"])
 

@@ -56,7 +56,7 @@ def known(desk: Desk, type: str = DIRECTORY_USER) -> list[str]:
     return [id for its_type, id in desk.store._records if its_type == type]
 
 
-def test_it_prints_what_differs_and_writes_it(desk: Desk) -> None:
+def test_it_prints_differences_and_writes_them(desk: Desk) -> None:
     lines = desk.run().splitlines()
     assert lines[:2] == ["+ group g: name 'G'", "+ user oidc/ann: name 'Ann', into g"]
     assert lines[2].startswith("directory_file directory.yaml: 1 users, 1 groups; 2 added, 0 changed, 0 removed written; 0 requests in")

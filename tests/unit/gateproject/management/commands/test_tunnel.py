@@ -21,7 +21,7 @@ from django.core.management.base import CommandError
         (("db.example.com:22", "--token-file", "/nowhere"), "--token-file /nowhere can't be read"),
     ],
 )
-def test_what_can_not_be_meant_is_refused(arguments: tuple[str, ...], message: str) -> None:
+def test_contradictory_arguments_are_refused(arguments: tuple[str, ...], message: str) -> None:
     with pytest.raises(CommandError, match=message):
         call_command("tunnel", *arguments)
 

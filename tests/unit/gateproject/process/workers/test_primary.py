@@ -73,7 +73,7 @@ def test_one_process_is_enough_to_be_ready_and_the_others_are_missed(serving: in
     assert str(workers).startswith(reason)
 
 
-async def test_a_reload_that_fails_takes_back_what_was_prepared_and_one_that_succeeds_does_not() -> None:
+async def test_failed_reload_discards_prepared_parts_and_successful_one_does_not() -> None:
     links: Any = LinksOfATest()
     links.change = nullcontext
     peers = peers_of(links)
