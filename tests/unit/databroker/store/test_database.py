@@ -82,7 +82,7 @@ async def test_locked_database_does_not_block_callers(store: DatabaseStore, cloc
     try:
         async with asyncio.timeout(60):
             while "locked" not in (message := await _refusal(hasty)):
-                assert "did not answer within 1 s" in message  # the machine stood still until the deadline
+                assert "did not respond within 1 s" in message  # the machine stood still until the deadline
         assert "database_url" in message
         assert await store.get(SESSION, "a") is not None
     finally:
