@@ -17,7 +17,7 @@ def test_a_refusal_by_envoy_is_logged_as_one_by_the_listener(peer: str, client: 
         {
             "event": "request rejected by listener",
             "log_level": "info",
-            "client": client,
+            "client_address": client,
             "status": 431,
             "reason": "http1.headers_too_large",
             "request_id": "7-1795853723918223",
