@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from authorize.explain.simulation import SimulatedUser, simulate_identity, simulate_request
+from authorize.explain.simulation import SimulatedUser, simulate_identity, simulate_message, simulate_request
 from authorize.policy import decision_text
 from authorize.policy.compiled_route import compile_conditions, has_allow_rule
 from authorize.policy.decision import Decision, Outcome, decide
+from authorize.policy.mcp_message import McpMessage
 from authorize.policy.paths.interpretations import is_unambiguous
 from authorize.policy.policy_request import ClientCertificate, PolicyRequest
 from authorize.policy.route_table import RouteTable
@@ -27,7 +28,7 @@ from config.loader import ConfigCheck
 from config.options import Options
 from config.parsing.document import parse_key_path
 from config.routes.policy.policy_language import ENFORCE
-from config.routes.policy.policy_tests import PolicyTest
+from config.routes.policy.policy_tests import PolicyTest, PolicyTestMessage
 from config.routes.route import Route
 from config.routes.route_cache import new_routes
 from config.validation import Finding
@@ -135,7 +136,9 @@ def _failure(test: PolicyTest, options: Options, table: RouteTable) -> str:
     name = f" ({test.name})" if test.name else ""
     try:
         headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in test.headers.items()]
-        request = simulate_request(test.url, test.method, default_ports(options), headers, source_ip=test.source_ip or "")
+        request = simulate_request(
+            test.url, test.method, default_ports(options), headers, source_ip=test.source_ip or "", mcp=_message(test.mcp)
+        )
         identity = simulate_identity(SimulatedUser(test.user, test.groups, test.claims, has_grant=test.granted), options)
     except ValueError as error:
         return f"fails{name}: {error}"
@@ -153,6 +156,11 @@ def _failure(test: PolicyTest, options: Options, table: RouteTable) -> str:
     if test.route is not None and test.route not in (index, decision.route.route.name if decision.route else None):
         return f"fails{name}: expected route {test.route}, got{_route_suffix(index, options).removeprefix(' by')}"
     return ""
+
+
+def _message(settings: PolicyTestMessage | None) -> McpMessage | None:
+    values = () if settings is None else (settings.method, settings.tool, settings.prompt, settings.resource)
+    return simulate_message(*(value or "" for value in values))
 
 
 def _with_certificate(request: PolicyRequest, test: PolicyTest, table: RouteTable) -> PolicyRequest:

@@ -25,6 +25,8 @@ EXACT_FILTERS = {
     "shadow_outcome": "shadow_outcome",
     "client_address": "client_address",
     "request_id": "request_id",
+    "mcp_method": "mcp_method",
+    "mcp_name": "mcp_name",
 }
 
 
@@ -37,6 +39,8 @@ class DecisionQuery(PageQuery):
     shadow_outcome: PlainText | None = Field(None, description="Outcome with the rules in `mode: shadow`.")
     client_address: PlainText | None = None
     request_id: PlainText | None = None
+    mcp_method: PlainText | None = Field(None, description="Method of the MCP message.")
+    mcp_name: PlainText | None = Field(None, description="Tool, prompt or resource of the MCP message.")
     after: DateTimeParam | None = Field(None, description="Not before this time.")
     before: DateTimeParam | None = Field(None, description="Before this time.")
     q: PlainText | None = Field(None, description="Words of a user, route or URL; all must match.")
@@ -58,6 +62,8 @@ class DecisionResource(ResponseModel):
     outcome: str
     reason: str
     shadow_outcome: str
+    mcp_method: str
+    mcp_name: str
 
 
 class DecisionList(ResponseModel):

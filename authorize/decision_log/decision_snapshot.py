@@ -11,7 +11,9 @@ from typing import Any
 from authorize.policy.identity import GrantPeriod, Identity
 from authorize.policy.language.request_criteria import is_secret_header
 from authorize.policy.language.text_operators import TextMatcher, text_matcher
+from authorize.policy.mcp_message import McpMessage
 from authorize.policy.policy_request import ClientCertificate, PolicyRequest
+from config.routes.policy.criteria import MCP_CRITERIA
 from config.routes.policy.policy_language import iter_comparisons
 from config.routes.route import Route
 from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues, unescape
@@ -19,6 +21,7 @@ from foundation.claim_values import ListedValues, NullValues, PartialValues, Une
 MAX_PATH_LENGTH = 2048
 MAX_TEXT_LENGTH = 1024
 MAX_VALUES = 1000
+MAX_URIS = 20
 
 # Properties of a claim that rules check in addition to its values.
 _KINDS = {"partial": PartialValues, "null": NullValues, "unescaped": UnescapedValues}
@@ -72,7 +75,12 @@ def bounded(request: PolicyRequest, inputs: PolicyInputs) -> PolicyRequest:
         request.source_ip,
         headers[:MAX_VALUES],
         None if certificate is None else replace(certificate, chain=()),
+        None if request.mcp is None else _bounded_message(request.mcp),
     )
+
+
+def _bounded_message(message: McpMessage) -> McpMessage:
+    return replace(message, resources=tuple(uri[: MAX_PATH_LENGTH + 1] for uri in message.resources[: MAX_URIS + 1]))
 
 
 def snapshot_request(request: PolicyRequest, inputs: PolicyInputs) -> Snapshot:
@@ -93,9 +101,17 @@ def snapshot_request(request: PolicyRequest, inputs: PolicyInputs) -> Snapshot:
             {name.decode("ascii") for name in inputs.headers if not is_secret_header(name.decode("ascii"))} - left_out
         ),
         "certificate": None if certificate is None else _certificate(certificate),
-        "truncated": "the path" if len(request.path) > MAX_PATH_LENGTH else "",
+        "mcp": None if request.mcp is None else request.mcp.fields(),
+        "truncated": _truncated_part(request),
     }
     return {name: value for name, value in facts.items() if value not in (None, "", [])}
+
+
+def _truncated_part(request: PolicyRequest) -> str:
+    if len(request.path) > MAX_PATH_LENGTH:
+        return "the path"
+    uris = () if request.mcp is None else request.mcp.resources
+    return "the MCP message" if len(uris) > MAX_URIS or any(len(uri) > MAX_PATH_LENGTH for uri in uris) else ""
 
 
 def _passes(name: str, value: bytes, inputs: PolicyInputs) -> bool:
@@ -124,6 +140,7 @@ def parse_request_snapshot(facts: Snapshot) -> PolicyRequest:
         source_ip=facts.get("source_ip", ""),
         headers=tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in facts.get("headers", ())),
         client_certificate=ClientCertificate(**certificate) if certificate else None,
+        mcp=McpMessage.from_fields(facts["mcp"]) if "mcp" in facts else None,
     )
 
 
@@ -188,6 +205,8 @@ def missing_inputs(route: Route, request: Snapshot, identity: Snapshot | None) -
     missing = [request.get("truncated", ""), (identity or {}).get("truncated", "")]
     headers = {name.decode("ascii") for name in inputs.headers}
     missing += [f"http_header/{name}" for name in sorted(headers - set(request.get("captured_headers", ())))]
+    if not route.criteria.isdisjoint(MCP_CRITERIA) and "mcp" not in request:
+        missing.append("the MCP message")
     if identity is not None:
         missing += [f"claim/{name}" for name in sorted(inputs.claims - set(identity.get("captured_claims", ())))]
         missing += ["granted"] if inputs.access and not identity.get("captured_grants") else []

@@ -14,6 +14,7 @@ from authorize.explain.simulation import (
     parse_header,
     parse_time,
     simulate_identity,
+    simulate_message,
     simulate_request,
 )
 from authorize.models import LoggedDecision
@@ -35,7 +36,7 @@ class ExplainForm:
     `request` is the id of a logged request.  The other fields describe a simulated request.  Errors are ValueErrors.
     """
 
-    FIELDS = ("request", "url", "user", "method", "address", "headers", "at")
+    FIELDS = ("request", "url", "user", "method", "address", "headers", "at", "mcp_method", "mcp_tool", "mcp_prompt", "mcp_resource")
 
     def __init__(self, query: Mapping[str, str] | None = None):
         self._fields = {name: (query or {}).get(name, "").strip() for name in self.FIELDS}
@@ -70,7 +71,8 @@ class ExplainForm:
         now = parse_time(self.at) if self.at else time.time()
         headers = [parse_header(line) for line in self.headers.splitlines() if line.strip()]
         ports, source_ip = default_ports(page.options), parse_address(self.address)
-        request = simulate_request(self.url, self.method or "GET", ports, headers, source_ip=source_ip)
+        message = simulate_message(self.mcp_method, self.mcp_tool, self.mcp_prompt, self.mcp_resource)
+        request = simulate_request(self.url, self.method or "GET", ports, headers, source_ip=source_ip, mcp=message)
         found = resolve_user(self.user, page)
         explanation = explain(request, found.identity, page.options, page.authorize.routes, now)
         note = " ".join(filter(None, (found.note, explanation["note"])))

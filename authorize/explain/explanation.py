@@ -84,13 +84,18 @@ def explain_logged(row: Any, options: Options, configuration: str) -> Explanatio
 def _request_section(request: PolicyRequest, identity: Identity | None, options: Options, now: float) -> Explanation:
     return {
         "decided_at": format_utc(now),
-        "request": {"method": request.method, "host": request.host_port, "path": request.path, "source_ip": request.source_ip},
+        "request": _request_fields(request),
         "user": _identity_section(identity),
         "routes": [
             _route(look)
             for look in decision_text.route_candidates(request, options.policy, default_ports(options), reserved_hosts(options))
         ],
     }
+
+
+def _request_fields(request: PolicyRequest) -> dict[str, Any]:
+    fields = {"method": request.method, "host": request.host_port, "path": request.path, "source_ip": request.source_ip}
+    return fields | ({"mcp": request.mcp.fields()} if request.mcp else {})
 
 
 def ages(modified: Mapping[str, float], now: float) -> list[dict[str, str]]:

@@ -13,11 +13,12 @@ from urllib.parse import quote, urlsplit
 from authorize.identity.identity_builder import IdentityInputs, build_identity
 from authorize.identity.service_account_loader import build_account_identity as account_identity
 from authorize.policy.identity import GrantPeriod, Identity
-from authorize.policy.mcp_message import NO_MESSAGE
+from authorize.policy.mcp_message import NO_MESSAGE, McpMessage
 from authorize.policy.policy_request import CONNECT, PolicyRequest, parse_request
 from authorize.policy.user_entry import EntryKind, UserEntry, parse_user_entry
 from config.options import Options
 from config.provider_config import ProviderConfig
+from config.routes.policy.criteria import MCP_METHODS
 from config.routes.route_bearer_tokens import JWT
 from config.routes.route_tcp import SCHEME as TCP
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
@@ -79,10 +80,13 @@ def simulate_request(
 ) -> PolicyRequest:
     """Return the request that a browser would send for this URL and headers.
 
-    `facts` are the other fields of PolicyRequest.  Without `mcp`, the message of a request that may have a body is unknown.
+    `facts` are the other fields of PolicyRequest.  A request with an MCP message (`mcp`) is a POST.  Without
+    one, the message of a request that may have a body is unknown.
     """
-    if method in _BODILESS:
-        facts.setdefault("mcp", NO_MESSAGE)
+    if facts.get("mcp") is not None:
+        method = "POST" if method == "GET" else method
+    elif method in _BODILESS:
+        facts["mcp"] = NO_MESSAGE
     named_headers = dict(headers)
     facts |= {"headers": headers, "origin": named_headers.get(b"origin", b"")}
     facts["access_control_request_method"] = named_headers.get(b"access-control-request-method", b"")
@@ -102,6 +106,18 @@ def simulate_request(
         return parse_request(method, f"{host}:{port}".encode() if port else host.encode(), path, query, ports, **facts)
     except (ValueError, BadRequest) as error:
         raise ValueError(f"invalid URL {url!a}: {error}") from None
+
+
+def simulate_message(method: str = "", tool: str = "", prompt: str = "", resource: str = "") -> McpMessage | None:
+    """Return the MCP message with these values, None without any.  Raises ValueError for several names or another method's name."""
+    named = {kind: name for kind, name in (("tool", tool), ("prompt", prompt), ("resource", resource)) if name}
+    if len(named) > 1:
+        raise ValueError("an MCP message has one of tool, prompt and resource")
+    for kind in named:
+        method = method or MCP_METHODS[kind][0]
+        if method not in MCP_METHODS[kind]:
+            raise ValueError(f"a {kind} is used by {', '.join(MCP_METHODS[kind])} only")
+    return McpMessage(method, tool, prompt, (resource,) if resource else ()) if method else None
 
 
 def simulate_identity(simulated: SimulatedUser, options: Options) -> Identity | None:

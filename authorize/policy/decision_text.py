@@ -66,9 +66,9 @@ def mcp_refusal_message(decision: Decision, message: McpMessage | None) -> str:
 
 
 def _mcp_subject(message: McpMessage) -> str:
-    for kind, name in (("tool", message.tool), ("prompt", message.prompt), ("resource", " ".join(message.resources))):
-        if name:
-            return f"The {kind} {name[:MAX_SUBJECT_LENGTH]}"
+    kind = "tool" if message.tool else "prompt" if message.prompt else "resource" if message.resources else ""
+    if kind:
+        return f"The {kind} {message.name[:MAX_SUBJECT_LENGTH]}"
     return f"The MCP method {message.method}" if message.method else "This request"
 
 

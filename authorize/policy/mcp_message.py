@@ -23,6 +23,15 @@ class McpMessage:
         values = {"method": self.method, "tool": self.tool, "prompt": self.prompt, "resources": list(self.resources)}
         return {name: value for name, value in values.items() if value}
 
+    def __bool__(self) -> bool:
+        """Return whether there is a message that has a method."""
+        return bool(self.method)
+
+    @property
+    def name(self) -> str:
+        """Return the tool, prompt or resources, "" if the message has none."""
+        return self.tool or self.prompt or " ".join(self.resources)
+
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> "McpMessage":
         """Return the message with these `fields()`, of a process or record of gate."""

@@ -154,4 +154,11 @@ def _named(word: str) -> dict[str, Any]:
 
 def _any_column(word: str) -> Q:
     exactly = Q(request_id=word) | Q(route_id=word)
-    return exactly | Q(display_name__holds=word) | Q(user_id__holds=word) | Q(route_name__holds=word) | Q(url__icontains=word)
+    return (
+        exactly
+        | Q(display_name__holds=word)
+        | Q(user_id__holds=word)
+        | Q(route_name__holds=word)
+        | Q(url__icontains=word)
+        | Q(mcp_name__holds=word)
+    )

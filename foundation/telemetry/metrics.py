@@ -45,6 +45,12 @@ decisions = _counter(
     "Policy decisions by `outcome` (as in the log) and deciding `reason`, which is empty for `no route`. Re-evaluations do not count.",
     ["outcome", "reason"],
 )
+mcp_decisions = _counter(
+    "gate_mcp_decisions",
+    "Decisions on MCP messages by `outcome`, `method`, and `tool` of a `tools/call`. Other methods than MCP's, and tools beyond the first "
+    "200 that were allowed, are `other`.",
+    ["method", "tool", "outcome"],
+)
 shadow_decisions = _counter(
     "gate_shadow_decisions",
     "Decisions with rules in `mode: shadow`, by the outcome with these rules (`outcome`) and the enforced one (`enforced`).",

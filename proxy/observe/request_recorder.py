@@ -9,6 +9,7 @@ from typing import Any
 from authorize.decision_log.decision_log import DecisionLog, DecisionLogEntry, OnSeen, failure_outcome
 from authorize.policy.decision import Decision
 from authorize.policy.identity import Identity
+from authorize.policy.mcp_message import McpMessage
 from foundation.telemetry.http_metrics import CLIENT_CLOSED
 from foundation.telemetry.logs import log_access_lazy
 from foundation.telemetry.tracing.spans import active_span
@@ -17,6 +18,8 @@ from proxy.forwarding.http_forwarding import ForwardResult, TerminationReason
 from proxy.incoming_request import IncomingRequest
 from proxy.observe.request_spans import finish_root_span
 from proxy.verdict import Deny, RequestDecision, Verdict
+
+MAX_MCP_NAME_LENGTH = 256  # characters of a tool, prompt or resource in the log
 
 
 @dataclass(slots=True)  # not frozen, because one is created per request
@@ -47,6 +50,8 @@ class RequestContext:
     def log_fields(self) -> dict[str, object]:
         """Return the fields of the access-log line.  The query is left out, because applications put secrets there."""
         fields = _request_fields(self.incoming, self.status)
+        if (message := self.incoming.request.mcp) is not None:
+            fields |= mcp_fields(message)
         if self.total_seconds is not None:
             fields["duration_ms"] = round(self.total_seconds * 1000, 2)
         if (decision := self.decision) is not None:
@@ -65,6 +70,13 @@ class RequestContext:
         if self.log_detail:
             fields["problem"] = self.log_detail
         return fields
+
+
+def mcp_fields(message: McpMessage) -> dict[str, object]:
+    """Return the method and names of an MCP message, of bounded length."""
+    resource = " ".join(message.resources)
+    values = {"mcp_method": message.method, "mcp_tool": message.tool, "mcp_prompt": message.prompt, "mcp_resource": resource}
+    return {name: value[:MAX_MCP_NAME_LENGTH] for name, value in values.items() if value}
 
 
 def identity_fields(identity: Identity | None) -> dict[str, object]:

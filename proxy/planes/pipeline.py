@@ -14,6 +14,7 @@ from config.routes.route_mcp import is_mcp_endpoint
 from foundation.telemetry import metrics
 from foundation.telemetry.tracing.spans import active_span
 from proxy.incoming_request import IncomingRequest
+from proxy.observe.mcp_metrics import McpDecisionCounter
 from proxy.observe.request_recorder import RequestContext, RequestRecorder
 from proxy.observe.request_spans import authorize_span
 from proxy.planes.shared_resources import SharedResources
@@ -57,6 +58,8 @@ class AuthorizationPipeline:
     async def evaluate_shadow(self, decision: RequestDecision, context: RequestContext) -> RequestDecision:
         """Return the decision with its shadow outcome.  Counts the decision and logs the shadow outcome, so call it once per request."""
         _count(decision.check.decision)
+        if message := decision.incoming.request.mcp:
+            _mcp_counter.count(message, decision.check.decision)
         if not self.authorizer.has_shadow:
             return decision
         incoming, check = decision.incoming, decision.check
@@ -72,6 +75,7 @@ class AuthorizationPipeline:
         return RequestDecision(incoming, check, self.clock(), self._streams.change_count)
 
 
+_mcp_counter = McpDecisionCounter()
 _counters: dict[tuple[int, int], Counter] = {}
 
 

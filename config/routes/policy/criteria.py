@@ -28,6 +28,12 @@ _NOT_FOR_RULES = {
 }
 
 TEXT = ("is", "in", "starts_with", "ends_with", "contains", "matches")
+# Methods whose messages use a tool, prompt or resource; the first is the usual one.
+MCP_METHODS = {
+    "tool": ("tools/call",),
+    "prompt": ("prompts/get", "completion/complete"),
+    "resource": ("resources/read", "resources/subscribe", "resources/unsubscribe", "completion/complete", "subscriptions/listen"),
+}
 # Criteria on the MCP message of a request (config/routes/route_mcp.py).
 MCP_CRITERIA = frozenset({"mcp_method", "mcp_tool", "mcp_resource", "mcp_prompt"})
 

@@ -13,7 +13,7 @@ from config.fields.field_type import MAP, TEXT, FieldType, JsonSchema, choice_ty
 from config.fields.header_fields import header_map
 from config.parsing.document import Document, DocumentError, KeyPath, parse_key_path
 from config.parsing.parser import parse
-from config.routes.policy.criteria import fingerprint, spki_hash
+from config.routes.policy.criteria import MCP_METHODS, fingerprint, spki_hash
 from config.validation import Finding, Settings, validate
 from foundation.values import WatchedFile
 
@@ -83,6 +83,34 @@ def _check_route_expectation(test: "PolicyTest") -> Iterator[Finding]:
         yield (("route",), "cannot be combined with `expect: no-route`")
 
 
+def _check_message(message: "PolicyTestMessage") -> Iterator[Finding]:
+    for key, methods in MCP_METHODS.items():
+        if getattr(message, key) is None:
+            continue
+        if message.method is not None and message.method not in methods:
+            yield (key,), f"is used by {', '.join(methods)} only"
+    if sum(getattr(message, key) is not None for key in MCP_METHODS) > 1:
+        yield (), "has one of tool, prompt and resource"
+    if all(getattr(message, key) is None for key in ("method", *MCP_METHODS)):
+        yield (), "needs a method, tool, prompt or resource"
+
+
+class PolicyTestMessage(Settings):
+    """MCP message of a policy test."""
+
+    RULES = (_check_message,)
+
+    method: Text | None = Field(
+        None,
+        description="Method of the message.",
+        examples=["tools/list"],
+        json_schema_extra={"when_unset": "`tools/call`, `prompts/get` or `resources/read`"},
+    )
+    tool: Text | None = Field(None, description="Tool that the message calls.", examples=["delete_repo"])
+    prompt: Text | None = Field(None, description="Prompt that the message uses.", examples=["review"])
+    resource: Text | None = Field(None, description="URI of the resource that the message uses.", examples=["docs://public/readme"])
+
+
 class PolicyTest(Settings):
     """One entry of `policy_tests`.
 
@@ -116,6 +144,9 @@ class PolicyTest(Settings):
         "`untrusted`, or a map with the `fingerprint` or `spki` of a good one.",
         examples=["none"],
         json_schema_extra={"when_unset": "`good`"},
+    )
+    mcp: PolicyTestMessage | None = Field(
+        None, description="MCP message of the request, for a route with `mcp`. The request is a POST.", examples=[{"tool": "delete_repo"}]
     )
     expect: Annotated[str, choice_type(*EXPECTATIONS)] = Field(
         description="Expected result. `no-route` means that no route matches.", examples=["allow"]

@@ -22,6 +22,7 @@ from authorize.explain.simulation import (
     parse_header,
     parse_time,
     simulate_identity,
+    simulate_message,
     simulate_request,
 )
 from authorize.identity.client_certificates import parse_certificate
@@ -38,6 +39,12 @@ from gateproject.management.broker_access import open_broker, users_by_email
 from gateproject.management.configured_command import ConfiguredCommand, configured, unusable
 
 NOT_RECORDED = "No user with this address or id is recorded: evaluated as a user with nothing else."
+MCP_OPTIONS = {
+    "method": "method of a message to an MCP server, as in tools/list",
+    "tool": "tool that a message to an MCP server calls",
+    "prompt": "prompt that a message to an MCP server uses",
+    "resource": "URI of the resource that a message to an MCP server uses",
+}
 DESCRIBE_ONE = "Add --hypothetical to explain a described user instead."
 
 
@@ -71,6 +78,8 @@ class Command(ConfiguredCommand):
         )
         parser.add_argument("--granted", action="store_true", help="the hypothetical user has temporary access to the route")
         parser.add_argument("--method", default="GET", help="HTTP method (default GET)")
+        for name, text in MCP_OPTIONS.items():
+            parser.add_argument(f"--mcp-{name}", default="", metavar=name.upper(), help=text)
         parser.add_argument("--ip", default="", metavar="ADDRESS", help="client address")
         parser.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="request header; may be repeated")
         parser.add_argument(
@@ -133,6 +142,7 @@ def _request(arguments: dict[str, Any], ports: frozenset[int]) -> PolicyRequest:
             headers,
             source_ip=_read("--ip", parse_address, arguments["ip"]),
             client_certificate=_certificate(arguments["cert"]),
+            mcp=simulate_message(*(arguments[f"mcp_{name}"] for name in MCP_OPTIONS)),
         )
     except ValueError as error:
         raise CommandError(str(error)) from None
@@ -212,7 +222,7 @@ def _listed(value: Any) -> list[Any]:
 
 def _lines(found: dict[str, Any]) -> Iterator[str]:
     request, user = found["request"], found["user"]
-    yield f"{request['method']} {request['host']}{request['path']}, {_describe_user(user)}"
+    yield f"{request['method']} {request['host']}{request['path']}{_describe_message(request)}, {_describe_user(user)}"
     yield ""
     yield "Routes of this host, in order:" if found["routes"] else "No route has this host."
     for route in found["routes"]:
@@ -250,6 +260,13 @@ def _context_lines(found: Explanation) -> Iterator[str]:
     if shadow := found.get("shadow"):
         yield ""
         yield f"Shadow outcome: {shadow['outcome']} {shadow['reason']}"
+
+
+def _describe_message(request: dict[str, Any]) -> str:
+    """Return the method and name of an MCP message."""
+    fields = request.get("mcp", {})
+    name = fields.get("tool") or fields.get("prompt") or " ".join(fields.get("resources", ()))
+    return " ".join(filter(None, ("", fields.get("method", ""), name)))
 
 
 def _describe_user(user: dict[str, Any] | None) -> str:

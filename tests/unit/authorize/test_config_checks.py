@@ -273,6 +273,31 @@ def test_a_policy_test_may_describe_a_preflight(tmp_path: Path) -> None:
     assert checked(tmp_path, policy=[route], policy_tests=[test]).errors == ()
 
 
+def test_policy_test_describes_an_mcp_message(tmp_path: Path) -> None:
+    rules = [
+        {"deny": {"mcp_tool": {"not_in": ["search"]}}},
+        {"deny": {"mcp_resource": {"not_starts_with": "docs://"}}},
+        {"deny": {"mcp_prompt": "destroy"}},
+        {"deny": {"and": [{"mcp_method": "tools/list"}, {"http_method": {"not_is": "POST"}}]}},
+    ]
+    route = {"from": "https://mcp.example.com", "to": "http://a", "allowed_users": ["ann@example.com"], "mcp": {}, "policy": rules}
+    test = {"url": "https://mcp.example.com/", "user": "ann@example.com"}
+    tests = [
+        {**test, "mcp": {"tool": "search"}, "expect": "allow"},
+        {**test, "mcp": {"method": "tools/call", "tool": "delete_repo"}, "expect": "refuse"},
+        {**test, "mcp": {"method": "tools/list"}, "expect": "allow"},
+        {**test, "mcp": {"resource": "docs://a"}, "expect": "allow"},
+        {**test, "mcp": {"method": "resources/subscribe", "resource": "file:///a"}, "expect": "refuse"},
+        {**test, "mcp": {"prompt": "review"}, "expect": "allow"},
+        {**test, "mcp": {"prompt": "destroy"}, "expect": "refuse"},
+        {**test, "expect": "allow"},
+        {**test, "method": "POST", "expect": "refuse"},
+    ]
+    assert checked(tmp_path, policy=[route], policy_tests=tests).errors == ()
+    others = [{**each, "expect": {"allow": "refuse", "refuse": "allow"}[each["expect"]]} for each in tests]
+    assert len(checked(tmp_path, policy=[route], policy_tests=others).errors) == len(tests)
+
+
 def test_no_warning_if_policy_has_allow_rule(tmp_path: Path) -> None:
     route = {"from": "https://app.example.com", "to": "http://a"}
     warned = [checked(tmp_path, policy=[{**route, "policy": {effect: {"user": "7"}}}]).warnings for effect in ("allow", "deny")]

@@ -22,6 +22,7 @@ from authorize.explain.replay import (
     replay_newest,
 )
 from authorize.models import LoggedDecision
+from authorize.policy.mcp_message import NO_MESSAGE, McpMessage
 from authorize.policy.reasons import Reason
 from authorize.policy.route_table import RouteTable
 from authorize.route_settings import route_table
@@ -30,6 +31,9 @@ from tests.unit.authorize.builders import user
 from tests.unit.authorize.logged import APP, POLICY, log_decision
 
 ANN, BOB = user(claims={"team": ("a",)}), user("bob@corp.com", subject="2")
+
+
+SEARCH, DELETE = (McpMessage("tools/call", tool=name) for name in ("search", "delete_repo"))
 
 
 def replayed(directory: Path, policy: list[dict[str, Any]]) -> ReplayReport:
@@ -96,6 +100,25 @@ def test_an_answer_for_want_of_data_is_not_replayed(database: None, tmp_path: Pa
     log_decision(tmp_path, "r1", ANN)
     LoggedDecision.objects.update(outcome="unavailable")
     assert replayed(tmp_path, POLICY).not_replayed.total() == 1
+
+
+def test_recorded_call_is_replayed(database: None, tmp_path: Path) -> None:
+    """A call of a tool has a new outcome under a policy that limits tools; one without a message can't be replayed under it."""
+    mcp = {**APP, "mcp": {}, "allowed_users": ["ann@corp.com"]}
+    for number, message in enumerate([SEARCH, DELETE, NO_MESSAGE, None]):
+        row = log_decision(tmp_path, f"r{number}", ANN, policy=[mcp], method="POST", mcp=message)
+        assert (row.mcp_method, row.mcp_name) == ((message.method, message.name) if message else ("", ""))
+    report = replayed(tmp_path, [{**mcp, "policy": [{"deny": {"mcp_tool": {"not_in": ["search"]}}}]}])
+    assert (report.replayed, kinds(report)) == (3, [(NEWLY_DENIED, "ann@corp.com", 1)])
+    assert next(iter(report.changes.values())).last_request_id == "r1"
+    assert report.not_replayed == {"not logged: the MCP message": 1}
+
+
+def test_long_message_is_not_replayed(database: None, tmp_path: Path) -> None:
+    for number, uris in enumerate([("a:b",) * 21, ("a:" + "x" * 3000,), ("a:" + "x" * 2000,)]):
+        log_decision(tmp_path, f"r{number}", ANN, mcp=McpMessage("subscriptions/listen", resources=uris))
+    report = replayed(tmp_path, POLICY)
+    assert (report.replayed, list(report.not_replayed.values())) == (1, [2])
 
 
 @pytest.fixture

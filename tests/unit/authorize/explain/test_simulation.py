@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from authorize.explain.simulation import SimulatedUser, simulate_identity, simulate_request
+from authorize.explain.simulation import SimulatedUser, simulate_identity, simulate_message, simulate_request
 from authorize.policy.mcp_message import NO_MESSAGE, McpMessage
 from authorize.route_settings import default_ports
 from tests.support.options import make_options
@@ -45,7 +45,32 @@ def test_message_of_a_request_without_a_body_is_known() -> None:
     search = McpMessage("tools/call", tool="search")
     for method, message in (("GET", NO_MESSAGE), ("DELETE", NO_MESSAGE), ("POST", None), ("PUT", None)):
         assert simulate_request("https://app.example.com/", method, PORTS).mcp == message
-    assert simulate_request("https://app.example.com/", "POST", PORTS, mcp=search).mcp == search
+    for method in ("POST", "GET"):
+        request = simulate_request("https://app.example.com/", method, PORTS, mcp=search)
+        assert (request.method, request.mcp) == ("POST", search)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, None),
+        ({"method": "tools/list"}, McpMessage("tools/list")),
+        ({"tool": "a"}, McpMessage("tools/call", tool="a")),
+        ({"prompt": "a"}, McpMessage("prompts/get", prompt="a")),
+        ({"method": "completion/complete", "prompt": "a"}, McpMessage("completion/complete", prompt="a")),
+        ({"resource": "a:b"}, McpMessage("resources/read", resources=("a:b",))),
+    ],
+)
+def test_message_is_described_by_what_it_uses(values: dict[str, str], message: McpMessage | None) -> None:
+    assert simulate_message(**values) == message
+
+
+@pytest.mark.parametrize(
+    "values", [{"tool": "a", "prompt": "b"}, {"method": "tools/list", "tool": "a"}, {"method": "ping", "resource": "a:b"}]
+)
+def test_message_with_contradictory_values_is_an_error(values: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"tool|resource"):
+        simulate_message(**values)
 
 
 @pytest.mark.parametrize("url", ["app.example.com", "ftp://a/", "https://a@b/", "https://a\x00/", "https://a:99999/", "https://a/%zz", ""])

@@ -5,6 +5,12 @@ import pytest
 from authorize.policy.mcp_message import NO_MESSAGE, McpMessage
 
 
+def test_name_is_that_of_any_kind_and_only_a_message_with_a_method_is_true() -> None:
+    messages = (McpMessage("x", tool="a"), McpMessage("x", prompt="b"), McpMessage("x", resources=("c", "d")))
+    assert [message.name for message in messages] == ["a", "b", "c d"]
+    assert (bool(McpMessage("x")), bool(NO_MESSAGE)) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("message", "fields"),
     [

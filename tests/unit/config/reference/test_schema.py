@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from config.reference.schema import build_properties, json_schema
 from config.reference.setting_catalog import SettingKey, declared_keys, nested_models, route_keys, settings_by_topic
-from config.routes.policy.policy_tests import PolicyTest
+from config.routes.policy.policy_tests import PolicyTest, PolicyTestMessage
 from config.routes.route_access_requests import AccessRequestSettings, BreakGlassSettings
 from config.routes.route_mcp import McpSettings
 from config.routes.route_redirect import RouteRedirect
@@ -147,6 +147,9 @@ HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
     TcpHealthCheck: lambda values: checked({"tcp_health_check": values}),
     TcpPayload: lambda values: checked({"tcp_health_check": {"send": values}}),
     OutlierDetection: lambda values: {"policy": [{**ROUTE, "outlier_detection": values}]},
+    PolicyTestMessage: lambda values: {
+        "policy_tests": [{"url": "https://a.example.com/", "expect": "allow", "user": "ann@example.com", "mcp": values}]
+    },
     PolicyTest: lambda values: {
         "policy_tests": [{"url": "https://a.example.com/", "expect": "allow", "user": "ann@example.com", **values}]
     },

@@ -1,15 +1,18 @@
 """Each decision is recorded as it was made, and a shadow policy is only reported."""
 
+import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from authorize.policy.mcp_message import NO_MESSAGE, McpMessage
 from foundation.telemetry.metrics import registry
 from proxy.incoming_request import build_incoming_request
-from proxy.observe.request_recorder import CLIENT_CLOSED, PageLog
+from proxy.observe.request_recorder import CLIENT_CLOSED, PageLog, RequestContext, mcp_fields
 from proxy.responses.renderer import send_denial
 from proxy.verdict import Deny
 from tests.support.asgi import Answer, incoming_from
@@ -46,6 +49,36 @@ async def test_denials_are_recorded_for_any_cause(tmp_path: Path) -> None:
             ("/private", "sign in"),
         ]
         assert all(entry.duration_seconds > 0 for entry in gate.entries)
+
+
+async def test_mcp_call_is_in_the_decision_log(tmp_path: Path) -> None:
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search"}}).encode()
+    headers = {"content-type": "application/json", "content-length": str(len(body))}
+    async with proxied(tmp_path, {**PUBLIC, "mcp": {}, "policy": [{"deny": {"mcp_tool": "search"}}]}) as gate:
+        await gate.send("https://app.example.com/mcp", body, method="POST", headers=headers)
+        await gate.send("https://app.example.com/mcp", headers={"accept": "text/event-stream"})
+        await gate.decisions.flush()
+    assert [entry.request.mcp for entry in gate.entries] == [McpMessage("tools/call", tool="search"), NO_MESSAGE]
+
+
+def test_mcp_call_is_in_the_access_log_with_a_bounded_length() -> None:
+    context = RequestContext(incoming_from("https://app.example.com/mcp"))
+    assert not any(name.startswith("mcp_") for name in context.log_fields())
+    context.incoming.request = replace(context.incoming.request, mcp=McpMessage("tools/call", tool="x" * 1000))
+    fields = context.log_fields()
+    assert (fields["mcp_method"], fields["mcp_tool"]) == ("tools/call", "x" * 256)
+
+
+@pytest.mark.parametrize(
+    ("message", "fields"),
+    [
+        (NO_MESSAGE, {}),
+        (McpMessage("prompts/get", prompt="p"), {"mcp_method": "prompts/get", "mcp_prompt": "p"}),
+        (McpMessage("resources/read", resources=("a", "b")), {"mcp_method": "resources/read", "mcp_resource": "a b"}),
+    ],
+)
+def test_fields_of_a_message_are_those_that_it_has(message: McpMessage, fields: dict[str, str]) -> None:
+    assert mcp_fields(message) == fields
 
 
 async def test_ambiguous_path_is_recorded_as_refused(tmp_path: Path) -> None:

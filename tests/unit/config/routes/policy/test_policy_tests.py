@@ -26,6 +26,11 @@ VALID = {"url": "https://app.example.com/", "expect": "allow", "user": "ann@exam
         ({"client_certificate": {}}, "client_certificate", "must be good, none, untrusted, or a map"),
         ({"client_certificate": {"fingerprint": "12"}}, "client_certificate", "64 hexadecimal digits"),
         ({"client_certificate": {"spki": "12"}}, "client_certificate", "44 characters"),
+        ({"mcp": {}}, "mcp", "needs a method"),
+        ({"mcp": {"method": "tools/call", "tool": "a", "prompt": "b"}}, "mcp", "one of tool"),
+        ({"mcp": {"method": "tools/list", "tool": "a"}}, "mcp.tool", "tools/call"),
+        ({"mcp": {"method": "tools/call", "resource": "a:b"}}, "mcp.resource", "resources/read"),
+        ({"mcp": {"tol": "a"}}, "mcp.tol", "mean tool?"),
         ({"route": 0, "expect": "no-route"}, "route", "cannot be combined with"),
     ],
 )

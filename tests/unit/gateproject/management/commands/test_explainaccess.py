@@ -53,6 +53,26 @@ def explained(explain):
 @pytest.mark.parametrize(
     ("arguments", "outcome"),
     [
+        (["--mcp-tool", "search"], "allowed"),
+        (["--mcp-tool", "delete"], "forbidden"),
+        (["--mcp-method", "tools/list"], "allowed"),
+        (["--mcp-resource", "docs://a"], "allowed"),
+        (["--mcp-prompt", "review"], "allowed"),
+        (["--method", "POST"], "forbidden"),
+        ([], "allowed"),
+    ],
+)
+def test_mcp_message_can_be_described(explain, explained, arguments: list[str], outcome: str) -> None:
+    keys = {"mcp": {}, "allowed_domains": ["corp.com"], "policy": [{"deny": {"mcp_tool": {"not_in": ["search"]}}}]}
+    found = explained(APP, "--user", "ann@corp.com", *arguments, policy=[{"from": APP, **UPSTREAM, **keys}])
+    assert found["outcome"] == outcome
+    text = explain(APP, "--user", "ann@corp.com", *arguments, policy=[{"from": APP, **UPSTREAM, **keys}])
+    assert not arguments or arguments[-1] in text.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "outcome"),
+    [
         (["/open"], "allowed"),
         (["/x"], "sign in"),
         (["/x", "--user", "ann@corp.com"], "allowed"),

@@ -1,0 +1,31 @@
+"""Metrics of MCP messages, with a bounded number of series: clients choose the names of methods and tools."""
+
+from authorize.policy.decision import Decision
+from authorize.policy.mcp_message import McpMessage
+from foundation.telemetry import metrics
+
+MAX_TOOLS = 200
+OTHER = "other"
+# Methods of the revisions from 2025-03-26 to 2026-07-28 that clients send.
+METHODS = frozenset(
+    (
+        *("initialize", "ping", "server/discover", "tools/list", "tools/call", "prompts/list", "prompts/get", "resources/list"),
+        *("resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe", "completion/complete"),
+        *("logging/setLevel", "subscriptions/listen", "tasks/get", "tasks/list", "tasks/result", "tasks/cancel"),
+        *("notifications/initialized", "notifications/cancelled", "notifications/progress", "notifications/roots/list_changed"),
+    )
+)
+
+
+class McpDecisionCounter:
+    """Counter of decisions on MCP messages.  Only an allowed call adds a tool, because denied ones may have any name."""
+
+    def __init__(self) -> None:
+        self._tools: set[str] = set()
+
+    def count(self, message: McpMessage, decision: Decision) -> None:
+        tool = message.tool
+        if decision.is_allowed and tool and len(self._tools) < MAX_TOOLS:
+            self._tools.add(tool)
+        label = tool if not tool or tool in self._tools else OTHER
+        metrics.mcp_decisions.labels(message.method if message.method in METHODS else OTHER, label, decision.outcome.value).inc()
