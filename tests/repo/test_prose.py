@@ -1,31 +1,17 @@
-"""The prose check finds the habits that it is made for, and the texts for users pass it."""
+"""Prose check (`.ci/prose`): it finds what it is for, and the tree passes it."""
 
 import subprocess
-import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.children import ROOT
+from tests.support.ci_scripts import load_ci_script
+
+prose = load_ci_script("prose")
 
 
-def _loaded() -> ModuleType:
-    loader = SourceFileLoader("prose", str(ROOT / ".ci" / "prose"))
-    spec = spec_from_loader("prose", loader)
-    assert spec is not None
-    module = module_from_spec(spec)
-    sys.modules["prose"] = module
-    loader.exec_module(module)
-    return module
-
-
-prose = _loaded()
-
-
-def test_texts_for_users_pass() -> None:
+def test_tree_passes() -> None:
     done = subprocess.run([ROOT / ".ci" / "prose"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 
@@ -39,6 +25,11 @@ def test_texts_for_users_pass() -> None:
         ("a.md", "Set `whom` to a name.\n", 0),
         ("a.html", "<p>{{ _('x') }} nobody is here now</p>\n", 1),
         ("a.yaml", "key: nobody  # somebody else sets it\n", 1),
+        ("a.py", '"""A client that is told of it."""\n', 1),
+        ("a.py", "x = 1  # nobody reads it\n", 1),
+        ("a.py", 'raise ValueError("somebody else uses this name")\n', 1),
+        ("a.py", 'nobody = "whom"  # noqa: told\n', 0),
+        ("a.py", '"""`nobody` is an account."""\n', 0),
         ("a.po", 'msgid "Nobody signs in"\nmsgstr "Nobody meldet sich an"\n', 1),
     ],
 )
