@@ -48,12 +48,13 @@ test-fast: venv-test ## what a change most likely breaks: lint, types, import co
 	wait $$checks || status=$$?; cat $$output; rm -f $$output; exit $$status
 
 lint: check
-check: venv-test ## format, lint, types, import contracts, generated pages, prose; changes nothing
+check: venv-test ## format, lint, types, import contracts, generated pages, names, prose; changes nothing
 	@$(PY) -m ruff format --check --quiet .
 	@$(PY) -m ruff check --quiet .
 	@$(PY) -m mypy gateproject proxy authenticate authorize databroker config foundation
 	@$(VENV)/bin/lint-imports --no-cache
 	@$(PY) manage.py settingsreference --check
+	@$(PY) .ci/names
 	@$(PY) .ci/prose
 
 fix: format

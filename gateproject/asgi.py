@@ -101,12 +101,12 @@ class GateApplication:
         proxy, tracing = served(services.proxy), services.tracing
         incoming = proxy.receive(scope)
         if tracing is None or (span := start_request_span(tracing, incoming)) is None:
-            await self._answer(services, proxy, incoming, receive, send)
+            await self._respond(services, proxy, incoming, receive, send)
         else:
             with span:
-                await self._answer(services, proxy, incoming, receive, recording_status(span, send))
+                await self._respond(services, proxy, incoming, receive, recording_status(span, send))
 
-    async def _answer(self, services: Services, proxy: ProxyService, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
+    async def _respond(self, services: Services, proxy: ProxyService, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
         try:
             owner = proxy.find_handler(incoming)
         except BadRequest as error:
@@ -119,7 +119,7 @@ class GateApplication:
         if owner is RequestHandler.DATA_PLANE:
             await proxy.data_plane(incoming, receive, send)
         elif owner is RequestHandler.FORWARD_AUTH:
-            await proxy.forward_auth(incoming, receive, send, partial(self._django, services, RequestHandler.ROUTE_PAGES))
+            await proxy.forward_auth(incoming, receive, send, partial(self._serve_page, services, RequestHandler.ROUTE_PAGES))
         elif owner in (RequestHandler.HEALTH, RequestHandler.READINESS):  # polled every few seconds, so not logged
             is_well = owner is RequestHandler.HEALTH or self._runtime.readiness().is_ready
             await proxy.respond(owner, incoming, send, is_healthy=is_well)
@@ -133,13 +133,13 @@ class GateApplication:
         page = PageLog(incoming, send)
         try:
             if owner in (RequestHandler.AUTHENTICATE_PAGES, RequestHandler.ROUTE_PAGES):
-                await self._django(services, owner, incoming, receive, page.send)
+                await self._serve_page(services, owner, incoming, receive, page.send)
             else:
                 await proxy.respond(owner, incoming, page.send)
         finally:
             page.emit()
 
-    async def _django(self, services: Services, owner: RequestHandler, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
+    async def _serve_page(self, services: Services, owner: RequestHandler, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
         context = GatePageContext(
             services,
             self._runtime.status,
@@ -165,13 +165,13 @@ class GateApplication:
 
 def http(scope: dict[str, Any], receive: Receive, send: Send) -> Awaitable[None]:
     """Serve HTTP, and websockets of gate's listener. The scope of any other server is parsed again, strictly."""
-    return edge(scope, receive, send) if ABORT in (scope.get("extensions") or ()) else other_server.http(scope, receive, send)
+    return edge(scope, receive, send) if ABORT in (scope.get("extensions") or ()) else other_server.serve_http(scope, receive, send)
 
 
 runtime = runtime_from_settings()
 edge = GateApplication(runtime)
 other_server = ThirdPartyServer(runtime, edge, runtime.on_request_complete)
-application = ProtocolTypeRouter({"http": http, "websocket": other_server.websocket, "lifespan": other_server.lifespan})
+application = ProtocolTypeRouter({"http": http, "websocket": other_server.serve_websocket, "lifespan": other_server.serve_lifespan})
 
 
 # `daphne gateproject.asgi:application` imports only this module before it creates its server.

@@ -222,10 +222,10 @@ async def _check_store(options: Options) -> list[Finding]:
     if options.databroker_service_url is not None and options.services != "databroker":
         # Check the port first, because gRPC keeps retrying and reports less.
         return await _probe_port(("databroker_service_url",), options.databroker_service_url) or await _probe(
-            ("databroker_service_url",), lambda: _server_version(options)
+            ("databroker_service_url",), lambda: _check_server_version(options)
         )
     if options.databroker_storage_type == "kvstore":
-        return await _probe(("databroker_storage_connection_string",), lambda: _server_version(options))
+        return await _probe(("databroker_storage_connection_string",), lambda: _check_server_version(options))
     found: list[Finding] = []
     for server in options.database_url.hosts if options.services in ("all", "databroker") and options.database_url is not None else ():
         if trouble := await _tried(server.host.strip("[]"), server.port):
@@ -233,7 +233,7 @@ async def _check_store(options: Options) -> list[Finding]:
     return found
 
 
-async def _server_version(options: Options) -> None:
+async def _check_server_version(options: Options) -> None:
     broker: BrokerClient
     async with open_broker(options) as broker:
         await broker.server_version()

@@ -85,9 +85,9 @@ class Reload:
                 await pending
         except Exception as error:  # every error is caught, so that the other steps run
             log.exception("configuration reload incomplete", component=part)
-            self.lags(part, f"{type(error).__name__}: {error}")
+            self.record_lag(part, f"{type(error).__name__}: {error}")
 
-    def lags(self, part: str, reason: str) -> None:
+    def record_lag(self, part: str, reason: str) -> None:
         """Record a reason; "" is none."""
         if not reason:
             return

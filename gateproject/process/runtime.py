@@ -46,7 +46,7 @@ from gateproject.process.services import AUTHENTICATE_ROLES, ServiceBuilder, Ser
 from gateproject.settings import cookie_settings
 from proxy.autocert.autocert_service import Autocert
 from proxy.incoming_request import IncomingRequest
-from proxy.listener.event_loop import when_running
+from proxy.listener.event_loop import call_when_running
 from proxy.listener.listener_context import ListenerConfig
 from proxy.listener.listeners import serve_https_redirects
 from proxy.listener.tls.certificate_readiness import CertificateReadiness, configured_expiries
@@ -193,7 +193,7 @@ class Runtime:
         self.open_grpc()
         self.open_metrics()
         self.open_redirects()
-        when_running(self.begin)
+        call_when_running(self.begin)
 
     def listener_config(self) -> ListenerConfig:
         return ListenerConfig(partial(_LISTENER_STATE, self), self.autocert.acme_state, self.options.use_proxy_protocol)
@@ -332,7 +332,7 @@ class Runtime:
         if self.peers.is_primary:
             _note_configuration(options)
         reload = Reload()
-        reload.lags("envoy", late)
+        reload.record_lag("envoy", late)
         # The configuration is reported as active only after every worker uses it.
         await asyncio.gather(self.peers.commit(), self._apply(old, services, metrics_socket, reload))
         self.status = self.status.with_degradation(reload.problems, options.service_label)

@@ -49,21 +49,21 @@ class ThirdPartyServer:
         self._application = application
         self._ended = ended
         self._startup: asyncio.Future[None] | None = None
-        self._consumer = WebsocketConsumer.as_asgi(app=application, on_handshake=self._counted)
+        self._consumer = WebsocketConsumer.as_asgi(app=application, on_handshake=self._count_handshake)
 
-    async def http(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    async def serve_http(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if await self._has_started():
             await serve_http(self._application, scope, receive, send, self._ended)
         else:
             await send_rejection(NOT_STARTED, send)
 
-    async def websocket(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    async def serve_websocket(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if await self._has_started():
             await self._consumer(scope, receive, send)
         else:
             await send({"type": "websocket.close"})
 
-    async def lifespan(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    async def serve_lifespan(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
@@ -99,7 +99,7 @@ class ThirdPartyServer:
             raise
         self._startup.set_result(None)
 
-    def _counted(self, host: bytes, method: bytes, status: int) -> None:
+    def _count_handshake(self, host: bytes, method: bytes, status: int) -> None:
         self._ended(host, method, status, 0.0, 0, 0)
 
 

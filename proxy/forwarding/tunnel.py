@@ -258,7 +258,7 @@ class _BytesSide(TunnelSide):
         if self._tunnel.is_started:
             self._tunnel.on_connection_lost(self, error)
 
-    def stopped(self) -> None:
+    def on_shutdown(self) -> None:
         """Handle the shutdown of the listener."""
         self._tunnel.drain()
 

@@ -33,7 +33,7 @@ def replace_event_loop() -> None:
     AsyncioSelectorReactor.__init__(reactor, asyncio.new_event_loop())
 
 
-def when_running(callback: Callable[[], None]) -> None:
+def call_when_running(callback: Callable[[], None]) -> None:
     """Call back once the event loop runs. Twisted's own callback comes earlier, where `asyncio.create_task` fails."""
     reactor.callWhenRunning(lambda: reactor_loop().call_soon(callback))
 
@@ -57,7 +57,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
         finally:
             reactor.stop()
 
-    when_running(lambda: tasks.append(spawn(run_main(), name="main")))
+    call_when_running(lambda: tasks.append(spawn(run_main(), name="main")))
     run_reactor()
     tasks[0].result()
 

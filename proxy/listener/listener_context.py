@@ -52,7 +52,7 @@ class TunnelProtocol(Protocol):
         """Called at the client's end of input. Return true to keep the other direction open."""
 
     def connection_lost(self, error: Exception | None) -> None: ...
-    def stopped(self) -> None:
+    def on_shutdown(self) -> None:
         """Called when the listener shuts down: close soon."""
 
 

@@ -18,7 +18,7 @@ from zope.interface import implementer
 
 from foundation.tasks import spawn
 from foundation.web.asgi_types import Application
-from proxy.listener.event_loop import STOP_SIGNALS, begin_twisted_log, reactor_loop, run_reactor, use_event_loop, when_running
+from proxy.listener.event_loop import STOP_SIGNALS, begin_twisted_log, call_when_running, reactor_loop, run_reactor, use_event_loop
 from proxy.listener.fair_selector import install_fair_selector
 from proxy.listener.http1.http1_channel import Channel
 from proxy.listener.listener_context import GetState, Lifecycle, ListenerContext
@@ -85,7 +85,7 @@ class GateServer(daphne.server.Server):
         on_open()
         self._ports = open_ports(ChannelFactory(self.context, self._lifecycle.stop))
         reactor.addSystemEventTrigger("before", "shutdown", self._stop_accepting)
-        when_running(self._lifecycle.on_ready)
+        call_when_running(self._lifecycle.on_ready)
         for signum in STOP_SIGNALS:
             reactor_loop().add_signal_handler(signum, self._stop)
         run_reactor()
@@ -110,13 +110,13 @@ async def drain(context: ListenerContext, seconds: float = STOP_SECONDS) -> None
     context.is_stopping = True
     for channel in list(context.channels):
         channel.shut_down()
-    await _until_empty(context, seconds)
+    await _wait_until_empty(context, seconds)
     for exchange in list(context.exchanges):
         exchange.cancel()
-    await _until_empty(context, 1.0)
+    await _wait_until_empty(context, 1.0)
 
 
-async def _until_empty(context: ListenerContext, seconds: float) -> None:
+async def _wait_until_empty(context: ListenerContext, seconds: float) -> None:
     context.all_closed.clear()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds if context.channels else 0):

@@ -42,7 +42,7 @@ async def dial(
             upstream = selection.upstream
         else:
             if statistics is not None:
-                statistics.connection_opened()
+                statistics.record_connection_opened()
             return transport
 
 

@@ -94,11 +94,11 @@ class RouteStatistics:
         self.requests += 1
         self.none_healthy += 1
 
-    def connection_opened(self) -> None:
+    def record_connection_opened(self) -> None:
         self.connections += 1
         self.open_connections += 1
 
-    def connection_closed(self) -> None:
+    def record_connection_closed(self) -> None:
         self.open_connections -= 1
 
 

@@ -40,7 +40,7 @@ class UpstreamConnection(ResponseHandler):
         """Start a request of a route."""
         if statistics is not None and self.requests == 0:
             self._opened_for = statistics
-            statistics.connection_opened()
+            statistics.record_connection_opened()
         self.statistics = statistics
         self.requests += 1
         self.received_any = self._is_idle = False
@@ -55,7 +55,7 @@ class UpstreamConnection(ResponseHandler):
     def mark_closed(self) -> None:
         """Stop counting the connection as open."""
         if self._opened_for is not None:
-            self._opened_for.connection_closed()
+            self._opened_for.record_connection_closed()
             self._opened_for = None
 
     def start_response(self) -> None:

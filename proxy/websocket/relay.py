@@ -130,7 +130,7 @@ class _FramesSide(TunnelSide):
         self.is_closed = True
         self._relay.on_connection_lost(self)
 
-    def stopped(self) -> None:
+    def on_shutdown(self) -> None:
         """Close because the listener shuts down."""
         self._relay.close(GOING_AWAY, "the server is going away", TerminationReason.SHUTDOWN)
 

@@ -18,7 +18,14 @@ def test_tree_passes() -> None:
 @pytest.mark.parametrize("word", sorted(names.STEMS))
 @pytest.mark.parametrize(
     "source",
-    ["def get_{}(x): ...", "class Get{}: ...", "def f(get_{}): ...", "get_{} = 1", "class A:\n    def f(self): self.get_{} = 1", "MAX_{} = 1"],
+    [
+        "def get_{}(x): ...",
+        "class Get{}: ...",
+        "def f(get_{}): ...",
+        "get_{} = 1",
+        "class A:\n    def f(self): self.get_{} = 1",
+        "MAX_{} = 1",
+    ],
 )
 def test_banned_word_is_found_with_a_better_word(word: str, source: str) -> None:
     name = word.capitalize() if "class Get" in source else word.upper() if "MAX" in source else word

@@ -64,11 +64,11 @@ class WorkerConnection:
         finally:
             self._pending.pop(number, None)
 
-    def answered(self, number: int, answer: object) -> None:
+    def set_answer(self, number: int, answer: object) -> None:
         if (pending := self._pending.get(number)) is not None and not pending.done():
             pending.set_result(answer)
 
-    def lost(self) -> None:
+    def fail_pending(self) -> None:
         for pending in self._pending.values():
             if not pending.done():
                 pending.set_exception(WorkerUnavailable(f"worker {self.number} exited"))
@@ -97,9 +97,9 @@ class WorkerConnections:
         self._changed = asyncio.Condition()
 
     async def start(self, path: Path) -> None:
-        self._server = await asyncio.start_unix_server(self._connected, path)
+        self._server = await asyncio.start_unix_server(self._on_connected, path)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _on_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         self._open.add(task)
         link: WorkerConnection | None = None
@@ -110,15 +110,15 @@ class WorkerConnections:
                 writer.write(_frame(await self._configuration()))
                 await writer.drain()
                 await _message(reader)  # it serves, with this configuration
-                self._serves(link)
+                self._add_serving(link)
             while True:
-                link.answered(*await _message(reader))
+                link.set_answer(*await _message(reader))
         except (OSError, EOFError):  # it has exited; a TimeoutError is an OSError
             pass
         finally:
             self._open.discard(task)
             if link is not None:
-                self._lost(link)
+                self._remove_lost(link)
             writer.close()
 
     @asynccontextmanager
@@ -147,13 +147,13 @@ class WorkerConnections:
                 self._is_changing = False
                 self._changed.notify_all()
 
-    def _serves(self, link: WorkerConnection) -> None:
+    def _add_serving(self, link: WorkerConnection) -> None:
         self.serving[link.number] = link
         if len(self.serving) == self._count - 1:
             self.all_ready.set()
 
-    def _lost(self, link: WorkerConnection) -> None:
-        link.lost()
+    def _remove_lost(self, link: WorkerConnection) -> None:
+        link.fail_pending()
         if self.serving.get(link.number) is link:
             del self.serving[link.number]
             self._on_end(link)

@@ -129,11 +129,11 @@ class Supervisor:
                 if number == 0:  # process 1 of a container adopts orphans
                     continue
                 if number == FIRST:
-                    self._first_ended(status)
+                    self._on_primary_exit(status)
                 elif self._stop_deadline is None:
                     self._start_again(number, status, time.monotonic() - since)
 
-    def _first_ended(self, status: int) -> None:
+    def _on_primary_exit(self, status: int) -> None:
         """End all workers after the primary, which held the records in memory and the active configuration."""
         if self._stop_deadline is not None:
             self._status = self._status or (1 if status else 0)

@@ -180,7 +180,7 @@ class Exchange:
             self._write_timer.cancel()
         return self._channel.start_tunnel(protocol)
 
-    def writable(self) -> None:
+    def on_writable(self) -> None:
         _wake(self._writers)
 
     async def _run(self) -> None:

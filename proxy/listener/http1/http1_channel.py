@@ -83,7 +83,7 @@ class Channel(Protocol):
         else:
             self._buffer += data
             if self._exchange is None and not self.is_write_paused:
-                self._next_request()
+                self._start_next_request()
             elif len(self._buffer) > listener_limits.BODY_BUFFER_BYTES:
                 self.pause_reading()
 
@@ -109,14 +109,14 @@ class Channel(Protocol):
         self.is_write_paused = False
         self._slow_reader.stop()
         if self._is_closing:
-            self._half_close()
+            self._close_write_side()
         elif self.tunnel is not None:
             self.tunnel.resume_writing()
         elif self._exchange is not None:
-            self._exchange.writable()
+            self._exchange.on_writable()
         else:
             self.resume_reading()
-            self._next_request()
+            self._start_next_request()
 
     def stopProducing(self) -> None:  # Twisted also calls this when the connection is lost, before connectionLost
         self._detach_tunnel()
@@ -154,7 +154,7 @@ class Channel(Protocol):
         self._priority.promote()
         self.resume_reading()
         if self.context.is_stopping:
-            self.loop.call_soon(protocol.stopped)
+            self.loop.call_soon(protocol.on_shutdown)
         return TunnelTransport(self, self._socket), client_prefix
 
     def should_close(self, head: RequestHead, response: ResponseHead) -> bool:
@@ -193,7 +193,7 @@ class Channel(Protocol):
         self._buffer.clear()
         self._deadline.clear()
         if not self.is_write_paused:
-            self._half_close()
+            self._close_write_side()
         if exchange is not None and not exchange.is_response_complete:
             exchange.disconnect()
 
@@ -201,7 +201,7 @@ class Channel(Protocol):
         """Close an idle connection now and a busy one after its response, because the listener shuts down."""
         self._close_after_response = True
         if self.tunnel is not None:
-            self.tunnel.stopped()
+            self.tunnel.on_shutdown()
         elif self._exchange is None:
             self._close_immediately()
 
@@ -211,7 +211,7 @@ class Channel(Protocol):
         if not self.is_write_paused:
             self._close_after_linger()
 
-    def _half_close(self) -> None:
+    def _close_write_side(self) -> None:
         self._socket.shutdown_write()
         self.resume_reading()
         self._deadline.start(listener_limits.LINGER_SECONDS, self._close_after_linger)
@@ -234,9 +234,9 @@ class Channel(Protocol):
         self._deadline.start(self.context.get_state().limits.idle_timeout, self._close_immediately)
         self.resume_reading()
         if self._buffer:
-            self._next_request()
+            self._start_next_request()
 
-    def _next_request(self) -> None:
+    def _start_next_request(self) -> None:
         # Pipelined requests wait until the client has read the previous responses.
         if self.is_write_paused or not self._buffer:
             return

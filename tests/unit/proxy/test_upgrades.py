@@ -75,7 +75,7 @@ async def test_a_timeout_that_was_set_ends_it():
 
 async def test_the_listener_and_a_client_that_leaves_end_it():
     async with Upgraded() as upgraded:
-        upgraded.client.stopped()
+        upgraded.client.on_shutdown()
         assert (await upgraded.ended()).termination is TerminationReason.SHUTDOWN
     async with Upgraded() as upgraded:
         upgraded.client.connection_lost(None)

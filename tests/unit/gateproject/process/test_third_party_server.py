@@ -52,7 +52,7 @@ async def response_messages(server: ThirdPartyServer) -> list[Message]:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await server.http(HTTP, lambda: None, send)  # type: ignore[arg-type,return-value]
+    await server.serve_http(HTTP, lambda: None, send)  # type: ignore[arg-type,return-value]
     return sent
 
 
@@ -65,7 +65,7 @@ async def lived(server: ThirdPartyServer, *messages: str) -> list[Message]:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await server.lifespan({"type": "lifespan"}, receive, send)
+    await server.serve_lifespan({"type": "lifespan"}, receive, send)
     return sent
 
 
@@ -110,7 +110,7 @@ async def test_failed_start_accepts_no_connections(tmp_path: Path, more: Message
         async def send(message: Message) -> None:
             sent.append(message)
 
-        await server.websocket(WEBSOCKET, lambda: None, send)  # type: ignore[arg-type,return-value]
+        await server.serve_websocket(WEBSOCKET, lambda: None, send)  # type: ignore[arg-type,return-value]
     assert sent == [{"type": "websocket.close"}]
     assert [line["problem"] for line in logs if problem in line["problem"]] == [logs[0]["problem"]], "said once"
 

@@ -193,7 +193,7 @@ async def test_listener_shutdown_drains_tunnel(monkeypatch):
     monkeypatch.setattr(tunnel, "DRAIN_TIMEOUT", 0.01)
     async with TunnelRun() as run:
         await run.start()
-        run.client.stopped()
+        run.client.on_shutdown()
         run.client.data_received(b"last words")
         assert run.to_upstream.written == b"ahead last words"
         assert (await run.finished()).termination is TerminationReason.SHUTDOWN

@@ -80,7 +80,7 @@ class TakenOver:
     def connection_lost(self, error):
         self.calls.append("lost")
 
-    def stopped(self):
+    def on_shutdown(self):
         self.calls.append("stopped")
 
 
