@@ -127,16 +127,16 @@ def require_matching_headers(headers: Iterable[Header], parsed: ParsedMessage) -
 
     Names are compared folded: an application behind CGI takes `Mcp_Method` for `Mcp-Method`.
     """
-    given: dict[bytes, bytes] = {}
+    received: dict[bytes, bytes] = {}
     for name, value in headers:
         if not name.startswith(b"mcp") or (folded := fold(name)) not in (_METHOD_HEADER, _NAME_HEADER):
             continue
-        if folded in given or name.lower() != folded:
+        if folded in received or name.lower() != folded:
             raise _mismatch(folded, "is repeated", parsed)
-        given[folded] = value
-    if _METHOD_HEADER in given and _decoded(given[_METHOD_HEADER]) != parsed.message.method:
+        received[folded] = value
+    if _METHOD_HEADER in received and _decoded(received[_METHOD_HEADER]) != parsed.message.method:
         raise _mismatch(_METHOD_HEADER, "differs from the body", parsed)
-    if _NAME_HEADER in given and not _is_name(_decoded(given[_NAME_HEADER]), parsed):
+    if _NAME_HEADER in received and not _is_name(_decoded(received[_NAME_HEADER]), parsed):
         raise _mismatch(_NAME_HEADER, "differs from the body", parsed)
 
 
