@@ -167,12 +167,12 @@ class ListFilter:
             usable = dict(zip(known, await self._allowed(known), strict=True))
         except GateError as error:
             raise Unfilterable("the policy can't be evaluated right now") from error
-        kept = [item for item, call in zip(items, calls, strict=True) if call is not None and usable[call]]
+        allowed = [item for item, call in zip(items, calls, strict=True) if call is not None and usable[call]]
         is_shared = result.get("cacheScope", "private") != "private" or ("ttlMs" in result and "cacheScope" not in result)
         if is_shared:
             result["cacheScope"] = "private"  # another user has another list
-        result[key] = kept
-        return is_shared or len(kept) < len(items)
+        result[key] = allowed
+        return is_shared or len(allowed) < len(items)
 
 
 def hypothetical_call(key: str, item: Any) -> McpMessage | None:
