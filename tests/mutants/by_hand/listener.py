@@ -174,7 +174,7 @@ door("proxy.listener.http1.http1_channel", "unit/proxy/listener/http1/test_excha
     "without gate's 100 the rest of the connection is undefined", "Channel.should_close", never("head.expects_continue")
 )
 door("proxy.listener.http1.http1_channel", "unit/proxy/listener/http1/test_http1_channel.py").without(
-    "a head that takes too long ends", "Channel._next_request", skips("self._deadline.start(...)")
+    "a head that takes too long ends", "Channel._start_next_request", skips("self._deadline.start(...)")
 )
 door("proxy.listener.http1.http1_channel", "unit/proxy/listener/http1/test_request_body.py").without(
     "a broken body ends the connection", "Channel._feed_body", skips("self.reject(rejection)")
