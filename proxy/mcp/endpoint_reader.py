@@ -101,9 +101,12 @@ def _require_json(headers: Iterable[Header]) -> None:
     """Reject bodies that are not JSON in UTF-8 as they are: two declarations, another charset, or a coding."""
     types, has_coding = [], False
     for name, value in headers:
-        if name == b"content-type":
+        if not name.startswith(b"content"):
+            continue
+        folded = fold(name)  # an application behind CGI takes Content_Type for Content-Type
+        if folded == b"content-type":
             types.append(value.decode("latin-1"))
-        elif name == b"content-encoding":
+        elif folded == b"content-encoding":
             has_coding = True
     media_type, _, parameters = types[0].partition(";") if len(types) == 1 else ("", "", "")
     if media_type.strip().lower() != JSON or _charset(parameters) not in ("", "utf-8", "utf8"):

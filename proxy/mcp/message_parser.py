@@ -116,14 +116,14 @@ def _is_deeper(value: Any, limit: int) -> bool:
 
 
 def _require_exact_keys(members: dict[str, Any], known: frozenset[str], place: str) -> None:
-    """Reject keys that a reader may take for a known one: some ignore case, and C strings end at a NUL."""
+    """Reject keys that a reader may take for a known one.
+
+    Some readers ignore case, C strings end at a NUL, and `__proto__` of a copied JavaScript object adds its members.
+    """
+    folded = _FOLDED[known]
     for key in members:
-        if key not in known and (_CONTROLS.sub("", key).strip().casefold() in _folded(known) or "\0" in key):
+        if key not in known and (_CONTROLS.sub("", key).strip().casefold() in folded or "\0" in key or key == "__proto__"):
             raise McpRejected(INVALID_REQUEST, f"{place} has a key that some readers take for another one")
-
-
-def _folded(known: frozenset[str]) -> frozenset[str]:
-    return _FOLDED[known]
 
 
 _FOLDED = {known: frozenset(map(str.casefold, known)) for known in (_MEMBERS, _PARAMS, _REFERENCE, _FILTER)}

@@ -6,6 +6,7 @@ from typing import Any
 from authorize.authorizer import AuthorizationResult
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Decision
+from authorize.policy.mcp_message import McpMessage
 from authorize.policy.policy_request import PolicyRequest
 from foundation.telemetry.tracing import spans
 from foundation.telemetry.tracing.spans import CLIENT, AnySpan, Attributes, Span, current_span
@@ -15,6 +16,7 @@ from proxy.forwarding.http_forwarding import ForwardResult, TerminationReason
 from proxy.incoming_request import IncomingRequest
 from proxy.upstreams.outgoing_request import OutgoingRequest
 
+MAX_MCP_NAME_LENGTH = 256  # characters of a tool, prompt or resource
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"))
 
 
@@ -118,7 +120,15 @@ def record_forward_result(span: AnySpan, result: ForwardResult) -> None:
 
 
 def _request_attributes(request: PolicyRequest) -> Attributes:
-    return {"server.address": request.host, "url.path": request.path}
+    return {"server.address": request.host, "url.path": request.path, **_mcp_attributes(request.mcp)}
+
+
+def _mcp_attributes(message: McpMessage | None) -> dict[str, str]:
+    """Return attributes with OpenTelemetry's names for MCP."""
+    if not message:
+        return {}
+    names = {"gen_ai.tool.name": message.tool, "gen_ai.prompt.name": message.prompt, "mcp.resource.uri": " ".join(message.resources)}
+    return {"mcp.method.name": message.method, **{name: value[:MAX_MCP_NAME_LENGTH] for name, value in names.items() if value}}
 
 
 def _normalize_method(method: str) -> str:

@@ -121,7 +121,9 @@ def call(tool: str) -> McpMessage:
 
 async def test_mcp_message_decides_and_calls_are_decided_as_if_they_were_made(world: World) -> None:
     tools = [call(name) for name in ("search", "delete", "admin")]
-    outcomes = [(await world.authorizer.check(request("/mcp", mcp=each), world.cookie())).decision.is_allowed for each in tools]
+    checks = [await world.authorizer.check(request("/mcp", mcp=each), world.cookie()) for each in tools]
+    assert [check.identity.user_id if check.identity else "" for check in checks] == ["oidc/1"] * 3, "a refusal names the user"
+    outcomes = [check.decision.is_allowed for check in checks]
     listing = request("/mcp", method="POST", mcp=McpMessage("tools/list"))
     check = await world.authorizer.check(listing, world.cookie())
     assert outcomes == [True, False, False]

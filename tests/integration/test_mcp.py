@@ -18,6 +18,7 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.fork_server import run
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.mcp_server import McpServer
+from tests.support.raw_http import RawClient
 
 TOOLS, OPEN = "tools.localhost", "open.localhost"
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -108,6 +109,27 @@ async def test_lists_have_what_the_client_may_use(gate: RunningGate, token: str,
         assert [str(resource.uri) for resource in (await client.list_resources()).resources] == ["docs://public/readme"]
     async with connected(gate, token, host=OPEN, mode=mode) as client:
         assert "delete_repo" in {tool.name for tool in (await client.list_tools()).tools}
+
+
+@pytest.mark.parametrize("mode", [CURRENT, SESSIONS])
+async def test_events_arrive_before_the_response_ends(gate: RunningGate, token: str, mode: str) -> None:
+    """The call ends only after the client has seen its progress and made another call."""
+    async with connected(gate, token, host=OPEN, mode=mode) as client:
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            await client.call_tool("release", {})
+
+        result = await client.call_tool("wait_for_release", {}, progress_callback=on_progress)
+    assert result.content[0].text == "released"
+
+
+def test_client_that_leaves_within_its_message_is_logged_as_such(gate: RunningGate) -> None:
+    head = f"POST /leaves HTTP/1.1\r\nHost: {OPEN}:{gate.port}\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{{"
+    with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=OPEN) as client:
+        client.send(head.encode())
+    if gate.builder.settings["data_plane"] == "embedded":  # Envoy may notice it before it forwards the request
+        gate.wait_for_event("request", lambda event: event["path"] == "/leaves" and event["status"] == 499)
+    assert not any("Traceback" in line for line in gate.child.lines)
 
 
 async def post(gate: RunningGate, body: bytes | dict[str, Any], token: str = "", host: str = TOOLS, **headers: str) -> httpx.Response:

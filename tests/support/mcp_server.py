@@ -1,5 +1,6 @@
 """MCP server of the official SDK, as a child process: tools, resources and prompts."""
 
+import asyncio
 import socket
 import sys
 from typing import Any, Self
@@ -36,8 +37,9 @@ class McpServer:
 
 
 def build(mode: str) -> Any:
-    from mcp.server.mcpserver import MCPServer
+    from mcp.server.mcpserver import Context, MCPServer
 
+    released = asyncio.Event()
     server = MCPServer("Repositories", instructions="Repositories of the company")
 
     @server.tool()
@@ -51,6 +53,19 @@ def build(mode: str) -> Any:
     @server.tool()
     def delete_repo(name: str) -> str:
         return f"deleted {name}"
+
+    @server.tool()
+    async def wait_for_release(context: Context) -> str:
+        """Report progress, then wait until another call releases this one."""
+        await context.report_progress(1, 2)
+        await released.wait()
+        released.clear()
+        return "released"
+
+    @server.tool()
+    async def release() -> str:
+        released.set()
+        return "done"
 
     @server.resource("docs://public/readme")
     def readme() -> str:

@@ -110,6 +110,27 @@ async def test_second_header_of_another_spelling_is_a_mismatch(name: str, tmp_pa
     assert (answer.status, answer.json["error"]["code"]) == (400, HEADER_MISMATCH)
 
 
+@pytest.mark.parametrize("name", ["content_type", "content.type", "content_encoding"])
+async def test_header_that_an_application_takes_for_one_of_the_body_is_refused(name: str, tmp_path: Path) -> None:
+    async with proxied(tmp_path, ROUTE) as gate:
+        answer = await gate.send(URL, call(), method="POST", headers=JSON | {"content-length": str(len(call())), name: "x"})
+        assert (answer.status, gate.canary.connections) == (400, 0)
+
+
+async def test_client_that_leaves_within_its_message_is_no_error(tmp_path: Path) -> None:
+    incoming = incoming_from(URL, method="POST", headers=JSON | {"content-length": str(len(call()))})
+    messages = [{"type": "http.request", "body": call()[:5], "more_body": True}, {"type": "http.disconnect"}]
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop(0)
+
+    async with proxied(tmp_path, ROUTE) as gate:
+        with pytest.raises(ConnectionError):
+            await gate.plane(incoming, receive, Answer().send)
+        assert gate.canary.connections == 0
+        assert (await send(gate, call()[:5], call()[5:])).status == 200
+
+
 async def test_name_header_of_other_methods_repeats_a_parameter(tmp_path: Path) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"taskId": "t1", "n": 2}}).encode()
     async with proxied(tmp_path, ROUTE) as gate:

@@ -114,6 +114,8 @@ def nested(depth: int) -> bytes:
         (body(Method="tools/list"), INVALID_REQUEST),
         (body(**{"method\0": "tools/list"}), INVALID_REQUEST),
         (body(**{" method": "tools/list"}), INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":1,"result":{},"__proto__":{"method":"tools/call"}}', INVALID_REQUEST),
+        (body(params={"name": "search", "__proto__": {"name": "delete"}}), INVALID_REQUEST),
         (body()[:-1] + b', "PARAM\\u017f": {"name": "delete"}}', INVALID_REQUEST),
         (body(params={"name": "search", "Name": "delete"}), INVALID_REQUEST),
         (body(params={"name": "search", "name\0x": "delete"}), INVALID_REQUEST),

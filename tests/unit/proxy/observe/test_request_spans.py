@@ -1,5 +1,6 @@
 """Request data that a trace contains, and data that it never contains."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,19 @@ def spans(tmp_path: Path) -> Iterator[SpanRecorder]:
     recorder = SpanRecorder(tmp_path)
     yield recorder
     recorder.tracer.stop()
+
+
+async def test_span_of_an_mcp_request_has_its_method_and_tool(spans: SpanRecorder, tmp_path: Path) -> None:
+    url = "https://app.example.com/mcp"
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x" * 1000}}).encode()
+    headers = {"content-type": "application/json", "content-length": str(len(body))}
+    async with proxied(tmp_path, {**PUBLIC, "mcp": {}}) as gate:
+        root = start_request_span(spans.tracer, incoming_from(url, method="POST"))
+        assert root is not None
+        with root:
+            await gate.send(url, body, method="POST", headers=headers)
+    (whole,) = [span for span in spans.ended() if span.name.startswith("POST")]
+    assert (whole.attributes["mcp.method.name"], whole.attributes["gen_ai.tool.name"]) == ("tools/call", "x" * 256)
 
 
 async def test_request_is_recorded_without_secrets(spans: SpanRecorder, tmp_path: Path) -> None:
