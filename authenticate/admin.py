@@ -22,9 +22,9 @@ from authenticate.views.view_helpers import get_session
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.admin.read_only_admin import SESSION_KEY, TablelessAdmin
 from databroker.audit_log import AuditLogUnavailable, administrator_log
+from databroker.grants.access_request_store import AccessRequestStore, StoredAccessRequest
 from databroker.grants.grant_records import AccessGrant, UserGrants
 from databroker.grants.grant_store import AccessError, GrantStore
-from databroker.grants.request_store import AccessRequestStore, StoredAccessRequest
 from foundation.errors import BrokerError
 from foundation.web.times import time_element
 

@@ -17,7 +17,7 @@ from authenticate.admin import take
 from authorize.models import LoggedDecision
 from authorize.policy.decision import Outcome
 from databroker.admin.directory_run_admin import latest_runs
-from databroker.grants.request_store import AccessRequestStore
+from databroker.grants.access_request_store import AccessRequestStore
 from databroker.models import DirectoryRun, Session, User
 from foundation.errors import BrokerError
 from foundation.readiness import ComponentStatus, ReadinessState

@@ -19,8 +19,8 @@ from databroker.admin.group_admin import membership_origin
 from databroker.admin.read_only_admin import MAX_LINKS
 from databroker.admin.session_admin import UserAdmin
 from databroker.broker_client import page_context
+from databroker.grants.access_request_store import AccessRequestStore
 from databroker.grants.grant_store import GrantStore
-from databroker.grants.request_store import AccessRequestStore
 from databroker.models import Group, Membership, ServiceAccount, Session, User
 from databroker.records import ProgrammaticClient, UserRecord
 from foundation.email_address import unambiguous_name

@@ -16,7 +16,7 @@ from proxy.mcp.mcp_origin import require_allowed_origin as require_mcp_origin
 from proxy.reserved_paths import is_reserved_path
 from proxy.responses.denials import Denials, denial_from_error, form_not_saved
 from proxy.responses.route_redirects import redirect_to
-from proxy.rewriting.header_names import fold
+from proxy.rewriting.reserved_headers import fold
 from proxy.rewriting.target import strip_token
 from proxy.sign_in.loops import SignInLoops
 from proxy.sign_in.saved_forms import NotSaved, SavedForm

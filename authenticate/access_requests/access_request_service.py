@@ -21,9 +21,16 @@ from config.routes.route_access_requests import REQUIRED
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.audit_log import AuditAction, AuditLog
 from databroker.broker_client import BrokerClient
+from databroker.grants.access_request_store import (
+    APPROVED,
+    AccessApproval,
+    AccessRequest,
+    AccessRequestStore,
+    StoredAccessRequest,
+    end_early,
+)
 from databroker.grants.grant_records import AccessGrant, GrantSubject, UserGrants
 from databroker.grants.grant_store import MAX_ATTEMPTS, AccessError, GrantConflict, GrantStore, validate_reason
-from databroker.grants.request_store import APPROVED, AccessApproval, AccessRequest, AccessRequestStore, StoredAccessRequest, end_early
 from databroker.models import User
 from databroker.records import SessionRecord, UserRecord
 from databroker.store.base import VersionConflict

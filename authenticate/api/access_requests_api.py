@@ -9,7 +9,7 @@ from authenticate.api.api_types import PageQuery, PlainText, ResponseModel, Time
 from authenticate.api.cursors import decode_cursor, encode_cursor
 from authorize.identity.service_account_loader import build_account_identity
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
-from databroker.grants.request_store import APPROVED, AccessRequestStore, StoredAccessRequest
+from databroker.grants.access_request_store import APPROVED, AccessRequestStore, StoredAccessRequest
 from databroker.records import ServiceAccountRecord, SessionRecord
 from foundation.email_address import canonical_email
 

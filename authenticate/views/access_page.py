@@ -19,9 +19,9 @@ from authorize.route_settings import RouteLinks
 from config.routes.route import Route
 from config.routes.route_access_requests import REQUIRED
 from databroker.audit_log import AuditLogUnavailable
+from databroker.grants.access_request_store import StoredAccessRequest
 from databroker.grants.grant_records import MAX_REASON_LENGTH, AccessGrant, UserGrants
 from databroker.grants.grant_store import AccessError
-from databroker.grants.request_store import StoredAccessRequest
 from databroker.records import SessionRecord
 from foundation.errors import BrokerError
 from foundation.web import pages, responses

@@ -18,8 +18,8 @@ from proxy.mcp.buffered_body import BodyTooLong, read_body, replay_body
 from proxy.mcp.mcp_errors import HEADER_MISMATCH, INVALID_REQUEST, PARSE_ERROR, REFUSED, McpRejected
 from proxy.mcp.mcp_origin import require_allowed_origin
 from proxy.mcp.message_parser import ParsedMessage, parse_message
-from proxy.rewriting.header_names import fold
 from proxy.rewriting.request_headers import framing
+from proxy.rewriting.reserved_headers import fold
 
 JSON = "application/json"
 # Messages that do not arrive in one piece and are read concurrently: of all clients, and of one network.

@@ -11,8 +11,8 @@ from proxy.observe.request_recorder import RequestContext
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.responses.renderer import CapturedResponse
 from proxy.responses.site_context import build_site_facts
-from proxy.rewriting.header_names import fold, is_reserved_header
 from proxy.rewriting.request_headers import RequestHeaderRules
+from proxy.rewriting.reserved_headers import fold, is_reserved_header
 from proxy.verdict import Deny, Enforcer, Forward, Redirect, SignIn
 from proxy.verdict_builder import deny_for_error
 

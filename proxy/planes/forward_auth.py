@@ -16,8 +16,8 @@ from proxy.planes.original_request import ALL_HEADERS, OriginalRequest, parse_or
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.reserved_paths import is_reserved_path
 from proxy.responses.renderer import send_denial, send_response
-from proxy.rewriting.header_names import FORWARDED_HEADER_NAMES, fold, is_identity_header, is_override_header, is_reserved_header
 from proxy.rewriting.request_headers import RequestHeaderRules
+from proxy.rewriting.reserved_headers import FORWARDED_HEADER_NAMES, fold, is_identity_header, is_override_header, is_reserved_header
 from proxy.sign_in.sign_in_urls import return_url
 from proxy.verdict import Enforcer, Forward, Redirect, RequestDecision, SignIn
 from proxy.verdict_builder import NO_ROUTE_ERROR, RESERVED_PATH_ERROR, NotDelegable, deny_for_error

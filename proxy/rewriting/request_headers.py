@@ -18,7 +18,7 @@ from foundation.web.asgi_types import Header, Headers
 from foundation.web.message import Message
 from proxy.client_address import TrustedPeers, trusted_peers
 from proxy.rewriting.forwarded_headers import FORWARDED_HEADER_CACHE
-from proxy.rewriting.header_names import (
+from proxy.rewriting.reserved_headers import (
     CONNECTION_OPTIONS,
     FORWARDED_HEADER_NAMES,
     HOP_BY_HOP,

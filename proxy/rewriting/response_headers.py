@@ -13,7 +13,7 @@ from foundation.crypto import cookies
 from foundation.errors import UpstreamError
 from foundation.web.asgi_types import Header, Headers
 from foundation.web.field_values import has_c1_control
-from proxy.rewriting.header_names import CONNECTION_OPTIONS, HOP_BY_HOP, MAX_CACHED_NAME_BYTES, TOKEN
+from proxy.rewriting.reserved_headers import CONNECTION_OPTIONS, HOP_BY_HOP, MAX_CACHED_NAME_BYTES, TOKEN
 
 _UNSAFE_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # RFC 9110 5.5, like gate's listener
 

@@ -15,7 +15,7 @@ from authorize.policy.paths.canonical import canonical_path
 from authorize.policy.reasons import Reason
 from foundation.auth_challenges import INVALID_TOKEN
 from foundation.errors import BadRequest
-from proxy.rewriting.header_names import fold, is_reserved_header
+from proxy.rewriting.reserved_headers import fold, is_reserved_header
 from tests.support.browser import headless_browser
 from tests.support.client_certificates import authority
 from tests.support.development_provider import DevelopmentProvider, tokens_of

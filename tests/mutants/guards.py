@@ -82,7 +82,7 @@ GUARDS = {
     "proxy.observe": "request_metrics request_recorder",
     "proxy.planes": "embedded ext_authz forward_auth open_streams original_request pipeline tracked_stream",
     "proxy.responses": "builtin_pages denials renderer route_redirects",
-    "proxy.rewriting": "connection_auth forwarded_headers header_names request_headers response_headers target",
+    "proxy.rewriting": "connection_auth forwarded_headers request_headers reserved_headers response_headers target",
     "proxy.sign_in": "loops redirect_uris saved_forms sign_in_urls",
     "proxy.third_party_asgi": "http_adapter strict_scope websocket_client",
     "proxy.upstreams": "cluster grpc_health idle_connections outgoing_request upstream_client upstream_connection upstream_errors upstream_exchange "

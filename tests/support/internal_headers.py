@@ -3,7 +3,7 @@
 from proxy.envoy import envoy_request_head as envoy_head
 from proxy.envoy.resources import ext_authz_filter, internal_headers
 from proxy.listener.http1.request_head import IGNORED_HEADER_NAMES
-from proxy.rewriting import header_names
+from proxy.rewriting import reserved_headers
 
 INTERNAL = [
     "X-Gate-Jwt-Assertion",
@@ -61,18 +61,18 @@ _OF_ENVOY = (
     *internal_headers.INTERNAL_HEADERS,
     *ext_authz_filter._ENVOY_HEADERS,
 )
-_PREFIXES = (*header_names._INTERNAL_PREFIXES, *header_names._DASHLESS_PREFIXES)
+_PREFIXES = (*reserved_headers._INTERNAL_PREFIXES, *reserved_headers._DASHLESS_PREFIXES)
 
 
 def dropped_names() -> list[str]:
     """Return every name that the code drops, folds or ignores, with hyphens, with underscores and with dots."""
     known: set[bytes] = set().union(
         IGNORED_HEADER_NAMES,
-        header_names.HOP_BY_HOP,
-        header_names.FORWARDED_HEADER_NAMES,
-        header_names._INTERNAL_NAMES,
-        header_names._DASHLESS_NAMES,
-        header_names._OVERRIDE_NAMES,
+        reserved_headers.HOP_BY_HOP,
+        reserved_headers.FORWARDED_HEADER_NAMES,
+        reserved_headers._INTERNAL_NAMES,
+        reserved_headers._DASHLESS_NAMES,
+        reserved_headers._OVERRIDE_NAMES,
         (prefix + b"x" for prefix in _PREFIXES),
         (name.encode() for name in _OF_ENVOY),
         envoy_head._CHECK_HEADERS,
@@ -80,4 +80,8 @@ def dropped_names() -> list[str]:
     )
     plain = sorted({name.decode() for name in known})
     spelled = [*plain, *(name.replace("-", "_") for name in plain), *(name.replace("-", ".") for name in plain)]
-    return [name for name in dict.fromkeys(spelled) if header_names.is_reserved_header(header_names.fold(name.encode())) or name in plain]
+    return [
+        name
+        for name in dict.fromkeys(spelled)
+        if reserved_headers.is_reserved_header(reserved_headers.fold(name.encode())) or name in plain
+    ]

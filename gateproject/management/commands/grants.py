@@ -21,9 +21,9 @@ from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.audit_log import AuditAction, record_command
 from databroker.broker_client import BrokerClient
 from databroker.claims import verified_email
+from databroker.grants.access_request_store import end_early
 from databroker.grants.grant_records import AccessGrant, UserGrants
 from databroker.grants.grant_store import AccessError, GrantStore, validate_reason
-from databroker.grants.request_store import end_early
 from databroker.models import User
 from databroker.records import USER, UserRecord
 from foundation.email_address import display_name

@@ -17,7 +17,7 @@ from proxy.envoy.resources.internal_headers import (
 )
 from proxy.envoy.resources.lua_scripts import FINALIZE_FILTER, LUA, per_route, quoted, render_script
 from proxy.listener.http1.request_head import RequestRejected
-from proxy.rewriting.header_names import HOP_BY_HOP
+from proxy.rewriting.reserved_headers import HOP_BY_HOP
 
 FILTER = "gate-answers"
 # Namespace of the metadata from gate's check response.

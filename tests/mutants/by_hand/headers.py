@@ -4,7 +4,7 @@ from tests.mutants.mutant import door
 from tests.mutants.operations import always, in_text, lacks, never, omits, passes, replaced, returns
 
 REQUEST_HEADERS = "unit/proxy/rewriting/test_request_headers.py"
-names = door("proxy.rewriting.header_names", REQUEST_HEADERS)
+names = door("proxy.rewriting.reserved_headers", REQUEST_HEADERS)
 names.without("names are compared folded", "fold", returns("name.lower()"))
 
 request_headers = door("proxy.rewriting.request_headers", REQUEST_HEADERS)

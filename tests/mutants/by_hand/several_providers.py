@@ -78,7 +78,7 @@ desk.without(
     "AccessActor.as_approval",
     replaced("(self.session.user_id, *self.secret_viewers)", "self.secret_viewers"),
 )
-requests = door("databroker.grants.request_store", "unit/authenticate/access_requests/test_access_request_service.py")
+requests = door("databroker.grants.access_request_store", "unit/authenticate/access_requests/test_access_request_service.py")
 requests.without("a request remembers the account", "AccessRequest.identifiers", replaced("self.account_id", '""'))
 replaced_service = door("authenticate.background_work", AT_SIGN_IN)
 replaced_service.without(

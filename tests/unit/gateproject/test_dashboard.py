@@ -12,7 +12,7 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 
 from authorize.models import LoggedDecision
-from databroker.grants.request_store import AccessRequest, AccessRequestStore
+from databroker.grants.access_request_store import AccessRequest, AccessRequestStore
 from databroker.models import DirectoryRun, Session, User
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError

@@ -12,9 +12,9 @@ import authorize.admin
 from authorize.models import LoggedDecision
 from databroker.admin import group_admin, service_account_admin, session_admin
 from databroker.audit_log import AuditAction
+from databroker.grants.access_request_store import AccessRequest, AccessRequestStore
 from databroker.grants.grant_records import AccessGrant
 from databroker.grants.grant_store import GrantStore
-from databroker.grants.request_store import AccessRequest, AccessRequestStore
 from databroker.models import AuditEntry, Group, Membership, ServiceAccount, Session, User
 from databroker.records import PROGRAMMATIC_CLIENT, USER, ProgrammaticClient, UserRecord
 from databroker.store.memory import MemoryStore

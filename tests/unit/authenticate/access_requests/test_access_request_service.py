@@ -20,8 +20,15 @@ from authenticate.access_requests.access_webhook import AccessEvent
 from authorize.policy.identity import Identity
 from config.options import Options
 from databroker.audit_log import Actor, ActorKind, AuditAction, AuditLog, AuditLogUnavailable
+from databroker.grants.access_request_store import (
+    APPROVED,
+    CLOSED,
+    LIFETIME_SECONDS,
+    MAX_PENDING,
+    RequestQuotaExceeded,
+    StoredAccessRequest,
+)
 from databroker.grants.grant_store import AccessError, GrantStore
-from databroker.grants.request_store import APPROVED, CLOSED, LIFETIME_SECONDS, MAX_PENDING, RequestQuotaExceeded, StoredAccessRequest
 from databroker.records import ACCESS_GRANT, ACCESS_REQUEST, Record, SessionRecord
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError

@@ -8,8 +8,8 @@ import pytest
 from django.core.handlers.asgi import ASGIHandler
 
 from databroker.audit_log import AuditAction
+from databroker.grants.access_request_store import AccessRequest, AccessRequestStore
 from databroker.grants.grant_store import GrantStore
-from databroker.grants.request_store import AccessRequest, AccessRequestStore
 from tests.support.api_site import ApiSite
 from tests.support.authenticate_site import Site
 from tests.support.fake_idp import FakeIdP

@@ -23,7 +23,7 @@ from proxy.planes.forward_auth import FRONT_PROXY_NAMES
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.planes.shared_resources import SharedResources
 from proxy.reserved_paths import RequestHandler
-from proxy.rewriting.header_names import fold, is_reserved_header
+from proxy.rewriting.reserved_headers import fold, is_reserved_header
 from proxy.service import ProxyService
 from tests.support.asgi import NAVIGATION, SCRIPT, Answer, chunked_receive, http_scope, incoming_from
 from tests.support.internal_headers import dropped_names

@@ -4,8 +4,8 @@ from authorize.authorizer import WithheldCredentials
 from config.routes.route import Route
 from config.routes.route_identity_headers import IdentityHeaderNames
 from foundation.errors import BadRequest
-from proxy.rewriting.header_names import MAX_CACHED_NAME_BYTES, fold
 from proxy.rewriting.request_headers import _HEADER_KINDS, Downstream, RequestHeaderRules, framing
+from proxy.rewriting.reserved_headers import MAX_CACHED_NAME_BYTES, fold
 from tests.support.internal_headers import INTERNAL
 from tests.support.options import make_options
 

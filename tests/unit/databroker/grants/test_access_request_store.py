@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from databroker.grants.request_store import (
+from databroker.grants.access_request_store import (
     APPROVED,
     LIFETIME_SECONDS,
     MAX_PENDING,

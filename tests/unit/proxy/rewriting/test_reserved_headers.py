@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.rewriting.header_names import fold, is_identity_header, is_reserved_header
+from proxy.rewriting.reserved_headers import fold, is_identity_header, is_reserved_header
 from tests.support.internal_headers import INTERNAL
 
 
