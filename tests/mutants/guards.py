@@ -46,7 +46,7 @@ GUARDS = {
     "identity_providers linked_accounts provider_entry",
     "databroker": "audit_log broker_client claims clock_skew end_sessions leader_election models provider_scope record_cache records replica "
     "service service_account_store session_reader",
-    "databroker.grants": "request_store grant_store",
+    "databroker.grants": "access_request_store grant_store",
     "databroker.admin": "end_sessions_action read_only_admin record_details service_account_admin session_admin",
     "databroker.rpc": "broker_server remote_broker",
     "databroker.store": "database database_threads memory redis_store sealed",
