@@ -325,7 +325,7 @@ desk.without(
 hook = door("authenticate.access_requests.access_webhook", "unit/authenticate/access_requests/test_access_webhook.py")
 hook.without("a redirect leads the webhook nowhere", "AccessWebhook._run", passes(follow_redirects="True"))
 hook.without("a reason is words to a chat", "AccessWebhook._body", replaced("escape_chat_markup(event.text)", "event.text"))
-access_requests = door("databroker.grants.access_request_store", "unit/databroker/grants/test_request_store.py")
+access_requests = door("databroker.grants.access_request_store", "unit/databroker/grants/test_access_request_store.py")
 access_requests.without(
     "to ask and withdraw is a flood as well",
     "AccessRequestStore._free_slots",
