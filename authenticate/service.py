@@ -13,6 +13,8 @@ from authenticate.background_work import BackgroundWork
 from authenticate.browser_redirects import BrowserRedirects
 from authenticate.directory.directory_service import DirectoryService
 from authenticate.jwks_publisher import JwksPublisher
+from authenticate.oauth.consents import Consents
+from authenticate.oauth.token_service import TokenService
 from authenticate.page_paths import ACCESS_PATH
 from authenticate.portal.portal import Portal
 from authenticate.post_logout_redirect import PostLogoutRedirect
@@ -76,6 +78,8 @@ class AuthenticateService:
         self.redirects = BrowserRedirects(options, self.signer, self.redirect_targets, clock)
         self.replay_guard = ReplayGuard(broker, clock)
         self.consent_requests = ProgrammaticRequests(options)
+        self.agents = TokenService(options, broker, clock)
+        self.consents = Consents(broker, clock)
         self.provider_logout = ProviderLogout(self.providers, broker, self.sessions.index, clock)
         self.directory = directory or DirectoryService(options, broker, clock)
         self.refresh = SessionRefresh(self.providers.for_background_work, broker, clock, max_per_provider=CONCURRENCY)
@@ -139,6 +143,7 @@ class AuthenticateService:
         await self.provider_logout.stop()
         await self._access_webhook.stop()
         await self.audit_writer.stop()
+        await self.agents.close()
         await self.providers.close()
 
     def revoke_in_background(self, session: SessionRecord) -> None:

@@ -4,6 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path, re_path
 
 from authenticate import post_logout_redirect
+from authenticate.oauth import server_metadata
 from authenticate.page_paths import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH
 from authenticate.scim.scim_authenticator import PATH as SCIM_PATH
 from authenticate.service import page_context
@@ -11,6 +12,8 @@ from authenticate.views.access_page import PAGE as ACCESS
 from authenticate.views.access_page import access
 from authenticate.views.api_endpoint import api
 from authenticate.views.callback import callback
+from authenticate.views.oauth.authorize import authorize
+from authenticate.views.oauth.token_endpoint import metadata, revoke, token
 from authenticate.views.portal_pages import CHANGE, ICONS, change_portal, icon, portal, portal_json, why
 from authenticate.views.profile_refresh import refresh
 from authenticate.views.programmatic_consent import programmatic_consent
@@ -52,6 +55,10 @@ urlpatterns = [
     path(FRONTCHANNEL_LOGOUT_PATH[1:], frontchannel_logout),
     path(SCIM_PATH[1:], scim),
     path(f"{SCIM_PATH[1:]}<path:path>", scim),
+    path(server_metadata.AUTHORIZE_PATH[1:], authorize),
+    path(server_metadata.TOKEN_PATH[1:], token),
+    path(server_metadata.REVOKE_PATH[1:], revoke),
+    path(server_metadata.WELL_KNOWN[1:], metadata),
     path(".well-known/gate/jwks.json", jwks),
     path(".well-known/gate/", client_metadata),
     re_path(r"^(?P<path>.*)$", _configured_callback),

@@ -25,8 +25,11 @@ def may_request(route: Route, identity: Identity) -> bool:
 
 
 def _is_accepted_user(route: Route, identity: Identity) -> bool:
-    """Return whether a provider that the route accepts signed this user in.  Service accounts and bearer tokens are not users."""
-    if not identity.is_provider_user or identity.is_bearer:
+    """Return whether a provider that the route accepts signed this user in.  Service accounts and bearer tokens are not users.
+
+    The user of an agent is one, who opens the page to request access in a browser.
+    """
+    if not identity.is_provider_user or (identity.is_bearer and not identity.client_id):
         return False
     return not route.identity_providers or identity.provider in route.identity_providers
 

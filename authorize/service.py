@@ -10,6 +10,7 @@ from authorize.accessible_routes import AccessibleRoute, EntryPoints
 from authorize.authorizer import Attestation, AuthorizationResult, Authorizer, ShadowOutcome
 from authorize.decision_log.shadow_policy import ShadowPolicy
 from authorize.identity import request_credentials
+from authorize.identity.agent_token_loader import AgentTokenLoader
 from authorize.identity.client_certificates import ClientCertificates
 from authorize.identity.identity_loader import IdentityLoader
 from authorize.identity.service_account_loader import ServiceAccountLoader
@@ -20,6 +21,7 @@ from authorize.policy.identity import Identity
 from authorize.policy.language.criterion_registry import build_criterion
 from authorize.policy.mcp_message import NO_MESSAGE, McpMessage
 from authorize.policy.policy_request import PolicyRequest
+from authorize.protected_resources import resource_for
 from authorize.upstream.identity_headers import Headers, IdentityHeaders
 from authorize.upstream.upstream_credentials import UpstreamCredentials
 from config.options import Options
@@ -28,6 +30,7 @@ from config.routes.route import Route
 from databroker.broker_client import BrokerClient
 from databroker.records import SessionRecord, UserRecord
 from databroker.replica import Replica
+from databroker.session_reader import SessionReader
 from foundation.auth_challenges import InvalidToken
 from foundation.crypto.programmatic import ProgrammaticTokens
 from foundation.crypto.session_cookie import SessionCookies
@@ -85,6 +88,7 @@ class AuthorizeService(Authorizer):
         self._programmatic_tokens = ProgrammaticTokens(options)
         self._service_accounts = ServiceAccountLoader(replica)
         self._identities = IdentityLoader.from_options(options, replica)
+        self._agent_tokens = AgentTokenLoader(self._identities, SessionReader(options), replica, broker)
         self._bearers = bearers
         self._clock = clock
         if problems := list(invalid_user_entries(options.admin_allowed_users, "admin_allowed_users")):
@@ -225,6 +229,9 @@ class AuthorizeService(Authorizer):
         scheme, value = request_credentials.parse_authorization(request)
         if request_credentials.is_service_account_token(scheme, value):
             return await self._service_accounts.identify(value, now)
+        if request_credentials.is_agent_token(scheme, value):
+            resource = resource_for(route, request.host_port) if route is not None else None
+            return await self._agent_tokens.identify(value, request, resource, now)
         if scheme == "bearer" and route is not None and route.bearer_token is not None:
             return await self._identify_by_bearer(route, value, request.source_ip, now)
         if programmatic_token := value if scheme == "gate" else request_credentials.parse_query_token(request):

@@ -19,6 +19,7 @@ from config.settings.databroker_settings import DatabrokerSettings
 from config.settings.directory_settings import DirectorySettings
 from config.settings.group_sources import check_group_source
 from config.settings.identity_providers import IdentityProviderSettings
+from config.settings.oauth_settings import OAuthSettings
 from config.settings.proxy_settings import ProxySettings
 from config.settings.rpc_settings import RpcSettings
 from config.settings.tracing_settings import TracingSettings
@@ -137,6 +138,7 @@ class Options(
     IdentityProviderSettings,
     AuthorizeSettings,
     AuthenticateSettings,
+    OAuthSettings,
     RpcSettings,
     AutocertSettings,
     TracingSettings,
@@ -155,6 +157,7 @@ class Options(
         *AuthorizeSettings.RULES,
         *DirectorySettings.RULES,
         *IdentityProviderSettings.RULES,
+        *OAuthSettings.RULES,
         _check_tls_configured,
         _check_pairs_complete,
         _check_pairs_match,

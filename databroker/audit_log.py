@@ -53,6 +53,8 @@ class AuditAction(StrEnum):
     END_SESSION = "ends the session", "could not end the session"
     END_ALL_SESSIONS = "ends all sessions of this user", "could not end all sessions of this user"
     END_OLDEST_SESSION = "signs in at the session limit, which ends the oldest session"
+    AUTHORIZE_AGENT = "authorizes an agent"
+    REVOKE_AGENT = "revokes the authorization of an agent"
     GRANT_ACCESS = "grants temporary access", "could not grant temporary access"
     REVOKE_ACCESS = "revokes temporary access", "could not revoke temporary access"
     REQUEST_ACCESS = "requests access", "could not request access"

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from typing import Any, Self
 
 import structlog
+
+from databroker.agent_records import AgentAuthorization
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +31,7 @@ PROGRAMMATIC_CLIENT = "programmatic_client"
 ACCESS_GRANT = "access_grant"
 ACCESS_REQUEST = "access_request"
 TOKEN_REFRESH_REQUEST = "token_refresh_request"  # noqa: S105
+CONSENT = "consent"
 
 RECORD_TYPES = (
     SESSION,
@@ -50,6 +53,7 @@ RECORD_TYPES = (
     ACCESS_GRANT,
     ACCESS_REQUEST,
     TOKEN_REFRESH_REQUEST,
+    CONSENT,
 )
 
 
@@ -111,7 +115,10 @@ class RecordValue:
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord(RecordValue):
-    """Session of a browser.  `claims` are those of the ID token, overlaid with those of userinfo; times are Unix seconds."""
+    """Session of a browser, or with `agent` of an OAuth client.
+
+    `claims` are those of the ID token, overlaid with those of userinfo; times are Unix seconds.
+    """
 
     id: str
     user_id: str  # "<provider>/<subject>"
@@ -132,6 +139,7 @@ class SessionRecord(RecordValue):
     userinfo_claims: tuple[str, ...] = ()  # names of claims from the userinfo endpoint since the ID token was issued
     superseded_ids: tuple[str, ...] = ()  # ids of this browser's weaker sessions, which other hosts may still use
     issuer: str = ""  # issuer of the claims
+    agent: AgentAuthorization | None = None
 
     @property
     def effective_issuer(self) -> str:
@@ -142,10 +150,17 @@ class SessionRecord(RecordValue):
     def auth_time(self) -> float:
         return auth_time_in(self.claims, self.issued_at)
 
+    def to_data(self) -> dict[str, Any]:
+        data = asdict(replace(self, agent=None))
+        del data["agent"]  # a browser's record has no such field
+        return data if self.agent is None else {**data, "agent": self.agent.to_data()}
+
     @classmethod
     def from_record(cls, record: Record) -> Self:
         """Return the session in a record.  Raises ValueError or TypeError if it is malformed."""
-        tuples = {name: tuple(record.data.get(name, ())) for name in ("superseded_ids", "userinfo_claims")}
+        tuples: dict[str, Any] = {name: tuple(record.data.get(name, ())) for name in ("superseded_ids", "userinfo_claims")}
+        if (agent := record.data.get("agent")) is not None:
+            tuples["agent"] = AgentAuthorization.from_data(agent)
         session = cls(**{**known_fields(cls, record), **tuples})
         _check_issuer(record)
         for text in (session.id, session.user_id, session.subject, session.provider):
@@ -352,6 +367,22 @@ class LogoutMarker(RecordValue):
     """Marker that a user has signed out at the provider; `issued_at` is when the provider sent the logout (Unix seconds)."""
 
     issued_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ConsentRecord(RecordValue):
+    """Consent of a user to a client's use of a resource, so that the next authorization of the same client needs no page."""
+
+    user_id: str
+    issuer: str
+    client_id: str
+    resource: str
+    scopes: tuple[str, ...]
+    granted_at: float
+
+    @classmethod
+    def from_record(cls, record: Record) -> Self:
+        return cls(**{**known_fields(cls, record), "scopes": tuple(record.data["scopes"])})
 
 
 @dataclass(frozen=True, slots=True)

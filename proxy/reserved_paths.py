@@ -19,6 +19,8 @@ class RequestHandler(Enum):
 
 HEALTH_PATHS = frozenset({"/ping", "/healthz"})
 READINESS_PATH = "/.gate/readyz"
+# RFC 8414 3, RFC 9728 3.
+SERVER_METADATA_PATH, RESOURCE_METADATA_PATH = "/.well-known/oauth-authorization-server", "/.well-known/oauth-protected-resource"
 MISSING_SLASH_PATHS = frozenset({"/.gate", "/.well-known/gate"})
 
 
@@ -29,10 +31,11 @@ class HostRoles(NamedTuple):
     is_route_host: bool
     is_forward_auth_host: bool = False
     has_health_paths: bool = True
+    has_protected_resources: bool = False  # routes with `mcp`
 
 
 def handler_for(path: str, host: HostRoles, callback_path: str) -> RequestHandler:
-    is_authenticate_host, is_route_host, is_forward_auth_host, has_health_paths = host
+    is_authenticate_host, is_route_host, is_forward_auth_host, has_health_paths, has_protected_resources = host
     if path in HEALTH_PATHS and has_health_paths:
         return RequestHandler.HEALTH
     if path == READINESS_PATH:
@@ -43,6 +46,10 @@ def handler_for(path: str, host: HostRoles, callback_path: str) -> RequestHandle
         return RequestHandler.NOT_FOUND
     if is_reserved_path(path):
         return RequestHandler.AUTHENTICATE_PAGES if is_authenticate_host else RequestHandler.ROUTE_PAGES
+    if has_protected_resources and is_resource_metadata_path(path):
+        return RequestHandler.ROUTE_PAGES
+    if is_authenticate_host and path == SERVER_METADATA_PATH:
+        return RequestHandler.AUTHENTICATE_PAGES
     if path in MISSING_SLASH_PATHS:
         return RequestHandler.SLASH_REDIRECT
     if path == "/robots.txt":
@@ -57,3 +64,8 @@ def handler_for(path: str, host: HostRoles, callback_path: str) -> RequestHandle
 def is_reserved_path(path: str) -> bool:
     """Return whether gate serves this path on every host, even if the application has the same path."""
     return path.startswith(("/.gate/", "/.well-known/gate/"))
+
+
+def is_resource_metadata_path(path: str) -> bool:
+    """Whether this is the metadata of a protected resource, which every client may read before it has a token."""
+    return path == RESOURCE_METADATA_PATH or path.startswith(f"{RESOURCE_METADATA_PATH}/")

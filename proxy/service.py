@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from authorize.authorizer import AuthorizePageContext, Authorizer
 from authorize.policy.policy_request import CONNECT, PolicyRequest, parse_request
+from authorize.protected_resources import ProtectedResources
 from config.options import Options
 from config.routes.route import Route
 from databroker.session_reader import SessionReader
@@ -63,6 +64,7 @@ class ProxyService:
         self.upstream_errors: UpstreamErrors = self.data_plane.upstream_errors
         self.forward_auth = ForwardAuth(options, pipeline)
         self.sign_in_urls, self.sign_in_loops = pipeline.renderer.sign_in, pipeline.verdicts.loops
+        self.resources = ProtectedResources(options.policy)
         self.session_cookies = SessionCookies(options)
         self.sessions = SessionReader(options)
         self.sign_in_attempts = SignInAttempts(options, "route")
@@ -145,6 +147,7 @@ def _host_roles(options: Options, authorize: Authorizer) -> Callable[[tuple[str,
     authenticate, forward_auth = options.authenticate_service_url, options.forward_auth_url
     authenticate_address = (authenticate.host, authenticate.port) if options.services in AUTHENTICATE_ROLES else None
     serves_routes = options.services in PROXY_ROLES
+    resources = ProtectedResources(options.policy)
 
     def find_roles(address: tuple[str, int | None]) -> HostRoles:
         is_authenticate_host = address == authenticate_address
@@ -152,6 +155,7 @@ def _host_roles(options: Options, authorize: Authorizer) -> Callable[[tuple[str,
         # On any port, because front proxies use an internal address of gate.
         is_forward_auth_host = serves_routes and forward_auth is not None and address[0] == forward_auth.host
         has_health_paths = options.health_paths_on_routes or not is_route_host or is_authenticate_host or is_forward_auth_host
-        return HostRoles(is_authenticate_host, is_route_host, is_forward_auth_host, has_health_paths)
+        has_resources = is_route_host and bool(resources.for_host(*address))
+        return HostRoles(is_authenticate_host, is_route_host, is_forward_auth_host, has_health_paths, has_resources)
 
     return find_roles

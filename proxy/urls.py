@@ -3,7 +3,7 @@
 from django.urls import path, re_path
 
 from foundation.web.responses import handler400, handler403, handler404, handler500
-from proxy.views import form_replay, programmatic_login, route_host
+from proxy.views import form_replay, programmatic_login, resource_metadata, route_host
 
 __all__ = ["handler400", "handler403", "handler404", "handler500", "urlpatterns"]
 
@@ -14,6 +14,7 @@ urlpatterns = [
     path(".gate/jwt", route_host.jwt),
     path(".gate/api/v1/login", programmatic_login.login),
     path(".gate/form/<str:id>", form_replay.form_replay),
+    re_path(r"^\.well-known/oauth-protected-resource(?P<path>/.*)?$", resource_metadata.resource_metadata),
     re_path(r"^\.gate/sign_?out/?$", route_host.sign_out),
     re_path("", route_host.unknown),
 ]

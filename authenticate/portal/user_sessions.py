@@ -14,6 +14,7 @@ from authenticate.session.session_service import SessionService
 from databroker.broker_client import BrokerClient
 from databroker.projection.rows import LastSeen, load_last_seen
 from databroker.records import ProgrammaticClient, SessionRecord
+from foundation.web.message import Message
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +43,7 @@ async def list_user_sessions(sessions: SessionService, broker: BrokerClient, thi
     return [
         UserSession(
             id=each.id,
-            browser=describe_user_agent(each.user_agent),
+            browser=_label(each),
             address=each.client_address,
             started_at=each.issued_at,
             expires_at=each.expires_at,
@@ -52,6 +53,13 @@ async def list_user_sessions(sessions: SessionService, broker: BrokerClient, thi
         )
         for each, clients_of_session in zip((this, *found), clients, strict=True)
     ]
+
+
+def _label(session: SessionRecord) -> str:
+    """Return the browser of a session, or the OAuth client that acts for the user and where."""
+    if session.agent is None:
+        return describe_user_agent(session.user_agent)
+    return Message("Program %(client)s at %(resource)s", client=session.agent.client_name, resource=session.agent.resource)
 
 
 async def other_sessions(sessions: SessionService, this: SessionRecord, now: float) -> list[SessionRecord]:

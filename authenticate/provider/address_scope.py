@@ -47,6 +47,11 @@ class AddressScope:
         self._home = _endpoint(url) if home is not None else None
         self._kinds: frozenset[str] = frozenset()  # of the last address from which the home responded
 
+    @classmethod
+    def public(cls) -> "AddressScope":
+        """Return the scope of URLs that any client can choose: public addresses only, whichever responds."""
+        return cls("")  # no URL has an empty host, so none is the home
+
     def learn_from(self, response: httpx.Response) -> None:
         """Record the address kinds of the configured origin. Its TLS is verified, so another server at its name can't widen the scope."""
         stream = response.extensions.get("network_stream")

@@ -4,6 +4,7 @@ import asyncio
 import re
 import secrets
 from collections.abc import AsyncGenerator, Collection, Iterable
+from dataclasses import replace
 
 import structlog
 
@@ -11,6 +12,7 @@ from authenticate.provider.sign_in_result import ProviderMismatch, SignInResult
 from authenticate.session.session_index import SessionIndex
 from authorize.identity.identity_builder import linked_id_for
 from config.options import Options
+from databroker.agent_records import AgentAuthorization
 from databroker.broker_client import BrokerClient, Edited, update
 from databroker.end_sessions import batched, end_sessions, session_ids_for_user
 from databroker.records import SESSION, USER, Record, SessionRecord
@@ -55,23 +57,28 @@ class SessionService:
         user_agent: str,
         previous: SessionRecord | None,
         attempts: Collection[str] = (),
+        session_id: str = "",
+        agent: AgentAuthorization | None = None,
     ) -> SessionRecord:
         """Create a session with a new id, so that a cookie injected before sign-in is never promoted (session fixation).
 
         `previous` is the browser's session before this sign-in. If it belongs to the same account, it is a weaker session that other
         hosts may still use, and it ends with the new one. Otherwise it ends now.
         `attempts` are this sign-in attempt and those in other tabs of the browser: their sessions of the same account end together.
+        `agent` makes it the session of an OAuth client, with an id of `new_session_id`. It expires with the authorization code.
 
         Raises:
             LoggedOutDuringSignIn: the user signed out at the provider during the sign-in.
             ProviderMismatch: a new configuration without the provider is in force.
         """
         session = self._build(result, now, client_address, user_agent, previous)
+        if agent is not None and agent.code is not None:
+            session = replace(session, id=session_id, agent=agent, expires_at=agent.code.expires_at)
         # The user first, so that a reader of the session finds its user.
         await self._broker.put(USER, result.user.id, result.user.to_data())
         # The index before the session, so that a provider-initiated logout finds it.
         linked_id = linked_id_for(result.user, session.claims, self._reader.providers.get(session.provider))
-        await self.index.add(session, linked_id)
+        await self.index.add(session if agent is None else replace(session, expires_at=agent.expires_at), linked_id)
         await self._broker.put(SESSION, session.id, session.to_data(), expires=session.expires_at)
         if await self.index.is_logged_out(session):
             await self.end(session)
@@ -91,7 +98,7 @@ class SessionService:
         self, result: SignInResult, now: float, client_address: str, user_agent: str, previous: SessionRecord | None
     ) -> SessionRecord:
         return SessionRecord(
-            id=secrets.token_urlsafe(32),
+            id=new_session_id(),
             user_id=result.user.id,
             subject=result.subject,
             provider=result.provider,
@@ -133,7 +140,9 @@ class SessionService:
         async def live(session_id: str, now: float) -> SessionRecord | None:
             record = await self._broker.get(SESSION, session_id)
             session = self._reader.read(record) if record is not None else None
-            return session if session is not None and session.expires_at > now else None
+            # A session of an agent is valid with its tokens only, never by a cookie.
+            is_live = session is not None and session.agent is None and session.expires_at > now
+            return session if is_live else None
 
         return await self._cookies.active_session(cookie_headers, host_port, now, live)
 
@@ -252,6 +261,10 @@ class SessionService:
 
     def clear_conflicting(self, cookie_headers: Iterable[bytes], host_port: str, path: str) -> list[str]:
         return self._cookies.clear_conflicting(cookie_headers, host_port, path)
+
+
+def new_session_id() -> str:
+    return secrets.token_urlsafe(32)
 
 
 def _superseded_ids(previous: SessionRecord | None, user_id: str) -> tuple[str, ...]:

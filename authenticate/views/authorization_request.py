@@ -22,7 +22,8 @@ class SignInAttempt:
     """Sign-in in progress.
 
     `id` identifies the attempt at the route host.  `step_up` has the route's requirements.  `login_hint` is an address that the user
-    entered.  If `is_chosen`, the user chose the provider on a page of gate, so a cookie may remember it.
+    entered.  If `is_chosen`, the user chose the provider on a page of gate, so a cookie may remember it.  `agent_user_id` is the user who
+    allowed an OAuth client: then the sign-in creates the client's session, not the browser's.
     """
 
     target: RedirectTarget
@@ -31,6 +32,7 @@ class SignInAttempt:
     step_up: StepUpRequest = field(default_factory=StepUpRequest)
     login_hint: str = ""
     is_chosen: bool = False
+    agent_user_id: str = ""
 
 
 async def redirect_to_provider(request: HttpRequest, service: AuthenticateService, attempt: SignInAttempt) -> HttpResponse:
@@ -46,6 +48,7 @@ async def redirect_to_provider(request: HttpRequest, service: AuthenticateServic
         remembered = {**claims, "to": attempt.target.truncated(MAX_REMEMBERED_URL), "attempt": attempt.id, **attempt.step_up.to_attempt()}
         remembered |= {"provider": client.provider.id, "issuer": client.provider.issuer}
         remembered |= {"chosen": "yes"} if attempt.is_chosen else {}
+        remembered |= {"agent": attempt.agent_user_id} if attempt.agent_user_id else {}
         return service.attempts.start(remembered, service.host_port, view_helpers.cookie_headers(request), service.clock())
 
     provider = client.provider
@@ -61,9 +64,9 @@ async def redirect_to_provider(request: HttpRequest, service: AuthenticateServic
 
     is_pushed = bool(discovery.par_endpoint)
     try:
-        response = await GateRequestView.as_view(
-            oidc_settings=settings, begin_attempt=staticmethod(start), push_request=push if is_pushed else None
-        )(request)
+        view = GateRequestView(oidc_settings=settings, begin_attempt=start, push_request=push if is_pushed else None)
+        view.setup(request)
+        response = await view.get(request)  # also after the form of a consent page, which is a POST
     except view_helpers.TooManySignIns:
         return view_helpers.too_many_sign_ins_page(request)
     except ProviderError as error:

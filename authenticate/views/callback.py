@@ -15,6 +15,7 @@ from authenticate.service import AuthenticateService, page_context
 from authenticate.step_up import ACR_NOT_MET, AUTH_TIME_MISSING, UNMET, StepUpRequest
 from authenticate.views import view_helpers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
+from authenticate.views.oauth.agent_callback import complete_authorization
 from databroker.audit_log import AuditAction, session_entry
 from databroker.records import SessionRecord
 from foundation.errors import BadRequest, ProviderError
@@ -117,6 +118,9 @@ class CallbackView(GateCallbackView):
         step_up = StepUpRequest.from_attempt(self.attempt)
         if shortfall := step_up.unmet_requirement(self.signed_in.user.claims, now, now):
             return await self._handle_step_up_failure(step_up, shortfall)
+        if "agent" in self.attempt:
+            response = await complete_authorization(request, service, self.signed_in, self.attempt)
+            return self._clear_attempt(response)
         session = await service.sessions.create(
             self.signed_in,
             now,
@@ -157,7 +161,8 @@ class CallbackView(GateCallbackView):
             return self._auth_time_missing_page()
         target = self._target()
         if target is not None and not step_up.force_reauthentication:
-            attempt = SignInAttempt(target, self.attempt["attempt"], self.signed_in.provider, replace(step_up, force_reauthentication=True))
+            step_up, agent = replace(step_up, force_reauthentication=True), self.attempt.get("agent", "")
+            attempt = SignInAttempt(target, self.attempt["attempt"], self.signed_in.provider, step_up, agent_user_id=agent)
             return self._clear_attempt(await redirect_to_provider(self.request, self.service, attempt))
         return self._step_up_failed_page(shortfall)
 

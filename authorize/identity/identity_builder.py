@@ -89,6 +89,7 @@ def build_identity(inputs: IdentityInputs, provider: ProviderConfig | None) -> I
         grants=inputs.access,
         is_single_provider=provider is None or provider.is_only_provider,
         linked_id=linked_id_for(user, session.claims, provider),
+        client_id=session.agent.client_id if session.agent is not None else "",
     )
 
 

@@ -140,9 +140,19 @@ class IdentityLoader:
             cached.writes = writes
         return cached.identity
 
+    # enforcement-point: Identity: Sessions of browsers
     async def find(self, session_id: str, now: float) -> Identity | None:
-        """Return the identity of a session from the cache, or load it.  Raises BrokerError."""
-        return self.peek(session_id, now) or await self.load(session_id, now)
+        """Return the identity of a browser's session from the cache, or load it.  An agent's session is valid with its access token only.
+
+        Raises BrokerError.
+        """
+        identity = self.peek(session_id, now) or await self.load(session_id, now)
+        return None if identity is not None and identity.client_id else identity
+
+    async def find_agent(self, session_id: str, now: float) -> Identity | None:
+        """Return the identity of an agent's session, whose access token the caller has verified.  Raises BrokerError."""
+        identity = self.peek(session_id, now) or await self.load(session_id, now)
+        return identity if identity is not None and identity.client_id else None
 
     async def load(self, session_id: str, now: float) -> Identity | None:
         """Load the identity of a session.

@@ -4,6 +4,7 @@ import re
 
 from authorize.policy.policy_request import PolicyRequest
 from foundation.auth_challenges import INVALID_TOKEN
+from foundation.crypto.agent_token import ACCESS_TOKEN_PREFIX
 from foundation.crypto.service_account_token import PREFIX
 
 # Every credential that is parsed here must be removed before a request is forwarded.  proxy/rewriting/request_headers.py and
@@ -49,16 +50,23 @@ def is_service_account_token(scheme: str, token: str) -> bool:
     return scheme in ("gate", "bearer") and token.startswith(PREFIX)
 
 
+def is_agent_token(scheme: str, token: str) -> bool:
+    """Return whether the token is an access token of gate's authorization server.  It is accepted in headers only (RFC 6750 2.3)."""
+    return scheme == "bearer" and token.startswith(ACCESS_TOKEN_PREFIX)
+
+
 def challenge(request: PolicyRequest, accepts_bearer_tokens: bool) -> str:
     """Return the WWW-Authenticate challenge for a client whose token was rejected.  "" for a browser user, who can sign in."""
     scheme, token = parse_authorization(request)
-    return INVALID_TOKEN if is_service_account_token(scheme, token) or (accepts_bearer_tokens and scheme == "bearer") else ""
+    is_gate_token = is_service_account_token(scheme, token) or is_agent_token(scheme, token)
+    return INVALID_TOKEN if is_gate_token or (accepts_bearer_tokens and scheme == "bearer") else ""
 
 
 def has_gate_token(request: PolicyRequest) -> bool:
     """Return whether the request has a token issued by gate, valid or not."""
     scheme, token = parse_authorization(request)
-    return scheme == "gate" or is_service_account_token(scheme, token) or bool(parse_query_token(request))
+    is_gate_token = scheme == "gate" or is_service_account_token(scheme, token) or is_agent_token(scheme, token)
+    return is_gate_token or bool(parse_query_token(request))
 
 
 # enforcement-point: Identity: Credentials in query strings

@@ -56,7 +56,9 @@ class Identity:
     unqualified_subject: subject of a provider user.  Empty unless there is one provider, because two may issue the same subject.
     is_external: authenticated by a token of an issuer that a route trusts (`bearer_token: jwt`).  Such a caller has no e-mail address
         and no groups, whatever the token claims.  Rules match it by `user_id` and by claims.
-    is_bearer: authenticated by a provider's token in the Authorization header, which gate consumes and does not forward.
+    is_bearer: authenticated by a provider's token, or by one of gate's authorization server, in the Authorization header, which gate
+        consumes and does not forward.
+    client_id: OAuth client that acts for the user, "" for browsers.  `scopes` are those of its access token.
     linked_id: id of the user who owns this account, if accounts at several providers are linked, else "".
     grants: temporary access by the access key of its route (config/routes/route.py).
     sources: records that the identity was built from, if it is cached with them.  No rule reads them.
@@ -81,6 +83,8 @@ class Identity:
     grants: Mapping[str, GrantPeriod] = field(default_factory=dict)
     is_single_provider: bool = field(default=True, repr=False)
     linked_id: str = ""
+    client_id: str = ""
+    scopes: frozenset[str] = frozenset()
     verified_email_domain: str = field(init=False, default="", repr=False, compare=False)
     is_provider_user: bool = field(init=False, default=False, repr=False, compare=False)
     unqualified_subject: str = field(init=False, default="", repr=False, compare=False)
@@ -93,7 +97,7 @@ class Identity:
         object.__setattr__(self, "is_provider_user", self.provider not in RESERVED_IDS)
         object.__setattr__(self, "unqualified_subject", self.subject if self.is_provider_user and self.is_single_provider else "")
         object.__setattr__(self, "is_external", self.provider == JWT)
-        object.__setattr__(self, "is_bearer", self.session_id.startswith(BEARER))
+        object.__setattr__(self, "is_bearer", self.session_id.startswith(BEARER) or bool(self.client_id))
 
     @property
     def principal_id(self) -> str:

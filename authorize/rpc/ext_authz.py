@@ -161,8 +161,9 @@ def _identity(identity: Identity | None) -> dict[str, Any] | None:
     """Return the identifying fields and the expiry, without claims and groups."""
     if identity is None:
         return None
-    names = ("session_id", "user_id", "subject", "provider", "email", "verified_email", "name", "linked_id")
-    return {name: getattr(identity, name) for name in names} | {"expires_at": identity.expires_at, "issued_at": identity.issued_at}
+    names = ("session_id", "user_id", "subject", "provider", "email", "verified_email", "name", "linked_id", "client_id")
+    values: dict[str, Any] = {name: getattr(identity, name) for name in names}
+    return values | {"scopes": sorted(identity.scopes), "expires_at": identity.expires_at, "issued_at": identity.issued_at}
 
 
 # Clients influence which headers are set and removed, and providers the identity headers.

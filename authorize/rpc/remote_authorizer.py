@@ -152,7 +152,8 @@ def _identity(metadata: dict[str, Any] | None) -> Identity | None:
     if not metadata:
         return None
     try:
-        return Identity(**{name: value for name, value in metadata.items() if name in _FIELDS})
+        values = {name: value for name, value in metadata.items() if name in _FIELDS}
+        return Identity(**{**values, "scopes": frozenset(values.get("scopes") or ())})
     except TypeError as error:
         raise BrokerError("authorize sent an unknown response. Use the same release for all services") from error
 

@@ -17,7 +17,7 @@ from config.routes.route import Route
 from config.validation import Settings
 from foundation.values import HostPort, Url
 
-FILE_ONLY = frozenset({"certificates", "identity_providers", "policy_tests"})
+FILE_ONLY = frozenset({"certificates", "identity_providers", "oauth_clients", "policy_tests"})
 _UNITS = (("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)), ("ms", timedelta(milliseconds=1)))
 
 

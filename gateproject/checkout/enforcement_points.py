@@ -19,6 +19,7 @@ SECTIONS = (
     "Authorization",
     "Upstream requests",
     "Sign-in and sign-out",
+    "Authorization server",
     "Pages",
     "Directory",
     "Services and certificates",

@@ -4,7 +4,7 @@ from dataclasses import replace
 from urllib.parse import urlencode
 
 from authorize.approval_policy import may_request
-from authorize.authorizer import AuthorizationResult, Authorizer, WithheldCredentials
+from authorize.authorizer import AuthorizationResult, Authorizer
 from authorize.identity import request_credentials
 from authorize.policy.decision import Decision, Outcome
 from authorize.policy.decision_text import is_denied, mcp_refusal_message, user_message
@@ -26,6 +26,7 @@ from foundation.web.asgi_types import Headers
 from foundation.web.message import Message, Sentence
 from proxy.incoming_request import IncomingRequest
 from proxy.mcp.mcp_errors import McpRejected
+from proxy.responses.resource_challenges import denied_token_challenge, resource_challenge
 from proxy.sign_in.loops import SignInLoops
 from proxy.sign_in.saved_forms import FormGone, NotSaved
 from proxy.sign_in.sign_in_urls import return_url, step_up_challenge
@@ -56,6 +57,7 @@ RETRY_LATER = Message("Try again in a moment.")
 NOT_SIGNED_IN = Message("You are not signed in.")
 FORM_GONE_HINT = Message("Check whether it has arrived before you write it again.")
 IMPERSONATION_HINT = Message("Sign in on another page of the application.")
+EXPOSED_TO_AGENTS = b"WWW-Authenticate, Mcp-Session-Id, Retry-After"
 TOO_MANY_TUNNELS_HINT = "Close some, or use one for several things."
 
 
@@ -80,7 +82,7 @@ class Denials:
             case Outcome.FORBIDDEN:
                 route_message = decision.route.route.refusal_message if decision.route is not None else None
                 advice = _hint(check.identity, route_message or FORBIDDEN_HINT)
-                challenge = auth_challenges.INSUFFICIENT_SCOPE if check.withheld_credentials is WithheldCredentials.AUTHORIZATION else ""
+                challenge = denied_token_challenge(check, incoming.request.host_port)
                 refusal = Deny(403, user_message(decision), advice, challenge, links=self._page_links(incoming, check), extra_headers=cors)
                 return self._mcp_refusal(incoming, check, refusal) if incoming.is_mcp and not incoming.is_navigation else refusal
             case Outcome.CERTIFICATE:
@@ -98,7 +100,8 @@ class Denials:
         return replace(refusal, reason=mcp_refusal_message(check.decision, incoming.request.mcp), rpc_error=details)
 
     def invalid_token(self, incoming: IncomingRequest, check: AuthorizationResult) -> Deny:
-        return Deny(401, INVALID_TOKEN, INVALID_TOKEN_HINT, check.challenge, extra_headers=self._cors(incoming, check.decision))
+        challenge = resource_challenge(check.decision.route, incoming.request.host_port, error="invalid_token") or check.challenge
+        return Deny(401, INVALID_TOKEN, INVALID_TOKEN_HINT, challenge, extra_headers=self._cors(incoming, check.decision))
 
     def unauthorized(self, incoming: IncomingRequest, check: AuthorizationResult) -> Deny:
         """Return the 401 for a client that can't be redirected to sign-in: a script, a client application or another proxy."""
@@ -111,8 +114,11 @@ class Denials:
             # docs/guides/tcp.md describes the client's next step.
             error = "invalid_token" if request_credentials.has_gate_token(incoming.request) else ""
             challenge = auth_challenges.challenge("Gate", realm=incoming.request.host_port, error=error)
-        elif request_credentials.has_gate_token(incoming.request):
-            challenge = auth_challenges.INVALID_TOKEN
+        else:
+            is_invalid = request_credentials.has_gate_token(incoming.request)
+            challenge = auth_challenges.INVALID_TOKEN if is_invalid else challenge
+            error = "invalid_token" if is_invalid else ""
+            challenge = resource_challenge(decision.route, incoming.request.host_port, error=error) or challenge
         advice = TUNNEL_HINT.format(incoming.request.host_port) if incoming.is_connect else SIGN_IN_HINT
         return Deny(401, reason, advice, challenge, extra_headers=self._cors(incoming, decision))
 
@@ -147,6 +153,9 @@ class Denials:
         if not origin or incoming.is_navigation:
             return []
         route_allows = decision.route is not None and decision.route.route.cors_allow_preflight
+        if decision.route is not None and decision.route.route.mcp is not None and not route_allows:
+            # A client in a browser must learn where to get a token.  Without credentials, any origin may read that.
+            return [(b"access-control-allow-origin", b"*"), (b"access-control-expose-headers", EXPOSED_TO_AGENTS)]
         if not (route_allows or self._authorize.is_route_origin(origin)):
             return []
         return [

@@ -7,6 +7,7 @@ import pytest
 from django.core.handlers.asgi import ASGIHandler
 from django.test import override_settings
 
+from tests.support import agents
 from tests.support.authenticate_site import Site
 from tests.support.fake_idp import FakeIdP
 
@@ -28,6 +29,15 @@ def django_pages(database: None) -> Iterator[ASGIHandler]:
 @pytest.fixture
 async def site(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler) -> AsyncIterator[Site]:
     site = Site(tmp_path, idp, django_pages)
+    await site.service.start()
+    yield site
+    await site.service.stop()
+
+
+@pytest.fixture
+async def agent_site(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler) -> AsyncIterator[Site]:
+    """The authenticate host with OAuth clients and routes with `mcp`."""
+    site = Site(tmp_path, idp, django_pages, **agents.SETTINGS)
     await site.service.start()
     yield site
     await site.service.stop()

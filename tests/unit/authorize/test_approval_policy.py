@@ -48,6 +48,7 @@ def test_an_approver_is_of_a_provider_that_the_route_is_for() -> None:
         ({"provider": "corp"}, {"access_requests": None}, False),
         ({"provider": "service_account"}, {"identity_providers": []}, False),
         ({"provider": "corp", "session_id": "bearer/x"}, {}, False),
+        ({"provider": "corp", "client_id": "ticket-agent"}, {}, True),
     ],
 )
 def test_a_user_requests_access_only_where_their_provider_is_accepted(

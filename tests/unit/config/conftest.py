@@ -147,6 +147,7 @@ def completed_in(directory: Path, pair: tuple[bytes, bytes]) -> Complete:
         "logo.svg": b'<svg xmlns="http://www.w3.org/2000/svg"/>',
         "idp-account.json": b'{"api_key": "PUT-THE-KEY-HERE"}',
         "webhook-secret": b"PUT-A-RANDOM-SECRET-OF-32-CHARACTERS-HERE",
+        "build-agent-secret": b"PUT-A-RANDOM-SECRET-OF-32-CHARACTERS-HERE",
         "corp-client-secret": b"PUT-THE-SECRET-HERE",
         "client-secret": b"PUT-THE-SECRET-HERE\n",
         "cookie-secret": f"{MINIMAL['cookie_secret']}\n".encode(),

@@ -55,3 +55,28 @@ def test_the_forward_auth_host_is_alive_like_every_other() -> None:
 def test_a_route_host_may_leave_the_health_paths_to_its_application(path: str) -> None:
     assert handler_for(path, HostRoles(False, True, has_health_paths=False), "/oauth2/callback") is RequestHandler.DATA_PLANE
     assert handler_for("/.gate/readyz", HostRoles(False, True, has_health_paths=False), "/oauth2/callback") is RequestHandler.READINESS
+
+
+@pytest.mark.parametrize(
+    ("path", "with_resources", "without"),
+    [
+        ("/.well-known/oauth-protected-resource", RequestHandler.ROUTE_PAGES, RequestHandler.DATA_PLANE),
+        ("/.well-known/oauth-protected-resource/mcp", RequestHandler.ROUTE_PAGES, RequestHandler.DATA_PLANE),
+        ("/.well-known/oauth-protected-resources", RequestHandler.DATA_PLANE, RequestHandler.DATA_PLANE),
+        ("/.well-known/oauth-authorization-server", RequestHandler.DATA_PLANE, RequestHandler.DATA_PLANE),
+        ("/x/.well-known/oauth-protected-resource", RequestHandler.DATA_PLANE, RequestHandler.DATA_PLANE),
+    ],
+)
+def test_resource_metadata_exists_at_hosts_with_mcp_routes(path: str, with_resources: RequestHandler, without: RequestHandler) -> None:
+    for has_resources, expected in ((True, with_resources), (False, without)):
+        assert handler_for(path, HostRoles(False, True, has_protected_resources=has_resources), "/oauth2/callback") is expected
+
+
+def test_server_metadata_exists_at_the_authenticate_host() -> None:
+    path = "/.well-known/oauth-authorization-server"
+    assert [owner_at(path, host) for host in ("auth", "both", "unknown")] == [
+        RequestHandler.AUTHENTICATE_PAGES,
+        RequestHandler.AUTHENTICATE_PAGES,
+        RequestHandler.NOT_FOUND,
+    ]
+    assert owner_at(f"{path}/x", "auth") is RequestHandler.NOT_FOUND

@@ -29,6 +29,7 @@ from config.routes.upstreams.upstream_health import (
 )
 from config.settings.brand_settings import BrandSettings
 from config.settings.common_settings import CertificateFiles
+from config.settings.oauth_settings import OAuthClientEntry
 from config.settings.provider_entry import IdentityProvider
 from config.validation import Settings
 from foundation.errors import ConfigError
@@ -98,6 +99,7 @@ def checked(values: dict[str, Any]) -> dict[str, Any]:
     return {"policy": [{**ROUTE, "health_checks": [{**thresholds, **values}]}]}
 
 
+CLIENT = {"id": "build-agent", "name": "Build agent", "redirect_uris": ["http://127.0.0.1/callback"]}
 A_PROVIDER = {"id": "corp", "provider": "oidc", "url": "https://idp.corp.example", "client_id": "gate", "client_secret": "secret"}
 
 
@@ -120,6 +122,7 @@ HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
     BrandSettings: lambda values: {"brand": values},
     CertificateFiles: lambda values: {"certificates": [{"cert": "fullchain.pem", "key": "privkey.pem", **values}]},
     AccessRequestSettings: lambda values: {"policy": [{**ROUTE, "access_requests": {"approvers": [{"groups": "leads"}], **values}}]},
+    OAuthClientEntry: lambda values: {"oauth_clients": [{**CLIENT, **values}]},
     McpSettings: lambda values: {"policy": [{**ROUTE, "mcp": values}]},
     BreakGlassSettings: lambda values: {
         "policy": [{**ROUTE, "access_requests": {"approvers": [{"groups": "a"}], "break_glass": {"allowed": [{"groups": "b"}], **values}}}]

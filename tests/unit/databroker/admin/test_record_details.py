@@ -41,7 +41,7 @@ def test_only_named_fields_are_displayed() -> None:
     facts = session_facts(planted)
     assert set(facts) == {*DISCLOSED_FIELDS, "can_be_refreshed"}
     secret = {field.name for field in fields(SessionRecord)} - HARMLESS
-    assert secret == {"id_token", "access_token", "refresh_token", "unverified_id_token"}
+    assert secret == {"id_token", "access_token", "refresh_token", "unverified_id_token", "agent"}
     assert [name for name in secret if planted[name] in str(facts)] == []
 
 

@@ -1,0 +1,49 @@
+"""OAuth clients of one configuration: those of `oauth_clients`, and those with a client ID metadata document."""
+
+from collections.abc import Callable
+
+from authenticate.oauth.client_documents import ClientDocuments, is_document_url
+from authenticate.oauth.oauth_client import OAuthClient, Registration
+from config.options import Options
+from config.settings.oauth_settings import OAuthClientEntry
+from databroker.records import SessionRecord
+
+
+class OAuthClients:
+    """Registry of clients."""
+
+    def __init__(self, options: Options, clock: Callable[[], float], documents: ClientDocuments | None = None):
+        self.documents = documents or ClientDocuments(options, clock)
+        self._configured = {entry.id: _from_entry(entry) for entry in options.oauth_clients}
+
+    async def find(self, client_id: str, *, may_fetch: bool) -> OAuthClient | None:
+        """Return a client for an authorization request, None if it is not known here.
+
+        `may_fetch` is whether its document may be fetched: only for a signed-in user, so that nobody else makes gate send requests.
+        Raises ClientDocumentError.
+        """
+        if (client := self._configured.get(client_id)) is not None or not is_document_url(client_id):
+            return client
+        return await self.documents.get(client_id) if may_fetch else self.documents.cached(client_id)
+
+    def find_for_session(self, client_id: str, session: SessionRecord | None) -> OAuthClient | None:
+        """Return a client for a token request.
+
+        A client with a document is known from the session of its code or token: gate verified the document when the user consented.
+        """
+        if (client := self._configured.get(client_id)) is not None:
+            return client
+        agent = session.agent if session is not None else None
+        if not self.documents.allows(client_id):
+            return None
+        name = agent.client_name if agent is not None and agent.client_id == client_id else client_id
+        return OAuthClient(client_id, name, (), Registration.METADATA_DOCUMENT)
+
+    def needs_document(self, client_id: str) -> bool:
+        """Return whether the client's document must be fetched before its request can be validated."""
+        return client_id not in self._configured and is_document_url(client_id) and self.documents.cached(client_id) is None
+
+
+def _from_entry(entry: OAuthClientEntry) -> OAuthClient:
+    lifetime = entry.agent_session_expire.total_seconds() if entry.agent_session_expire is not None else None
+    return OAuthClient(entry.id, entry.name, entry.redirect_uris, Registration.CONFIGURED, entry.secret, lifetime)

@@ -1,0 +1,87 @@
+"""OAuth client: how it is registered, and what it may ask for."""
+
+import hmac
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, Self
+from urllib.parse import unquote_plus, urlsplit
+
+from authlib.oauth2.rfc6749 import ClientMixin
+
+from authorize.protected_resources import ProtectedResource
+from foundation.oauth_redirect_uris import matches_registered_uri
+from foundation.values import SecretText
+
+AUTHORIZATION_CODE, REFRESH_TOKEN = "authorization_code", "refresh_token"
+NO_AUTHENTICATION = "none"
+SECRET_METHODS = ("client_secret_basic", "client_secret_post")
+# What clients of OpenID Connect ask for to get a refresh token; every client gets one here.
+IGNORED_SCOPES = frozenset({"offline_access"})
+
+
+class Registration(Enum):
+    """How gate knows a client."""
+
+    CONFIGURED = "configured"
+    METADATA_DOCUMENT = "metadata document"
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthClient(ClientMixin):
+    """Client in the form that Authlib queries.  `resource` is that of the request, None where it is unknown."""
+
+    client_id: str
+    name: str
+    redirect_uris: tuple[str, ...]
+    registration: Registration
+    secret: SecretText | None = field(default=None, repr=False)
+    session_seconds: float | None = None
+    resource: ProtectedResource | None = None
+
+    @property
+    def verified_host(self) -> str:
+        """Host that published the client's metadata; "" for a client of the configuration."""
+        return urlsplit(self.client_id).netloc if self.registration is Registration.METADATA_DOCUMENT else ""
+
+    @property
+    def remembers_consent(self) -> bool:
+        """Whether a consent is remembered: anyone can publish a metadata document, so its users are asked each time."""
+        return self.registration is Registration.CONFIGURED
+
+    def at(self, resource: ProtectedResource) -> Self:
+        return replace(self, resource=resource)
+
+    def get_client_id(self) -> str:
+        return self.client_id
+
+    def get_default_redirect_uri(self) -> str:
+        return ""  # the client must name it, so that the browser goes where the client waits
+
+    def check_redirect_uri(self, redirect_uri: str) -> bool:
+        return matches_registered_uri(redirect_uri, self.redirect_uris)
+
+    # enforcement-point: Authorization server: Scopes of a token
+    def get_allowed_scope(self, scope: Any) -> str | None:
+        """Return the scopes to grant, all of the resource if none is requested; None if one is not the resource's."""
+        known = tuple(self.resource.scopes) if self.resource is not None else ()
+        requested = [each for each in dict.fromkeys((scope or "").split()) if each not in IGNORED_SCOPES]
+        if any(each not in known for each in requested):
+            return None
+        return " ".join(requested or known)
+
+    # enforcement-point: Authorization server: Client secret
+    def check_client_secret(self, client_secret: str) -> bool:
+        if self.secret is None:
+            return False
+        known = self.secret.reveal().encode()
+        # RFC 6749 2.3.1 has secrets form-encoded in Basic credentials, which not every client does.
+        return any(hmac.compare_digest(known, sent.encode()) for sent in (client_secret, unquote_plus(client_secret)))
+
+    def check_endpoint_auth_method(self, method: str, endpoint: str) -> bool:
+        return method in SECRET_METHODS if self.secret is not None else method == NO_AUTHENTICATION
+
+    def check_response_type(self, response_type: str) -> bool:
+        return response_type == "code"
+
+    def check_grant_type(self, grant_type: str) -> bool:
+        return grant_type in (AUTHORIZATION_CODE, REFRESH_TOKEN)

@@ -1,0 +1,190 @@
+"""Token service: authorization requests, codes and tokens of agents, in the records of their sessions."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import structlog
+from authlib.oauth2.rfc6749 import OAuth2Error
+from authlib.oauth2.rfc6749.util import extract_basic_authorization
+
+from authenticate.oauth.authorization_server import (
+    CODE_SECONDS,
+    REVOCATION,
+    GateAuthorizationServer,
+    OAuthRequest,
+    OAuthResponse,
+    token_session_id,
+)
+from authenticate.oauth.client_registry import OAuthClients
+from authenticate.oauth.oauth_client import OAuthClient
+from authorize.protected_resources import ProtectedResource, ProtectedResources
+from config.options import Options
+from databroker.agent_records import AgentAuthorization, AuthorizationCode
+from databroker.broker_client import BrokerClient
+from databroker.end_sessions import end_sessions
+from databroker.records import SESSION, Record, SessionRecord
+from databroker.session_reader import SessionReader
+from databroker.store.base import VersionConflict
+from foundation.crypto.agent_token import AgentTokenKind, RefreshTokens, new_token
+from foundation.errors import BrokerError
+
+MAX_USER_AGENT = 256
+MAX_ATTEMPTS = 5  # writes of other processes at the same moment
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizationRequest:
+    """Validated authorization request: its redirect URI is registered for the client."""
+
+    client: OAuthClient
+    resource: ProtectedResource
+    redirect_uri: str
+    scopes: tuple[str, ...]
+
+
+class InvalidAuthorizationRequest(Exception):
+    """Invalid authorization request.
+
+    `location` is where the error goes, "" if the redirect URI is not verified: then the user gets a page with `reason`.
+    """
+
+    def __init__(self, error: str, reason: str, location: str = ""):
+        self.error, self.reason, self.location = error, reason, location
+        super().__init__(f"{error}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenResult:
+    """Response to a token or revocation request, and the session that it ended, if any."""
+
+    response: OAuthResponse
+    ended: SessionRecord | None = None
+
+
+class TokenService:
+    """Authorization server of one configuration.  Methods raise BrokerError."""
+
+    def __init__(self, options: Options, broker: BrokerClient, clock: Callable[[], float]):
+        self.issuer = options.authenticate_service_url.origin
+        self.resources = ProtectedResources(options.policy)
+        self.clients = OAuthClients(options, clock)
+        self._broker = broker
+        self._clock = clock
+        self._reader = SessionReader(options)
+        self._refresh_tokens = RefreshTokens(options)
+        self._lifetime = (options.agent_session_expire or options.cookie_expire).total_seconds()
+
+    async def close(self) -> None:
+        await self.clients.documents.close()
+
+    def validate(self, params: Mapping[str, str], client: OAuthClient | None) -> AuthorizationRequest:
+        """Return a valid authorization request.  Raises InvalidAuthorizationRequest."""
+        server, request = self._server(client), _authorization_request(params)
+        try:
+            grant = server.get_consent_grant(request)
+        except OAuth2Error as error:
+            location = server.error_response(request, error).location
+            raise InvalidAuthorizationRequest(str(error.error), str(error.get_error_description()), location) from error
+        scopes = tuple(str(grant.request.scope or "").split())
+        return AuthorizationRequest(grant.request.client, server.find_resource(request), grant.redirect_uri, scopes)
+
+    def deny(self, params: Mapping[str, str], client: OAuthClient) -> str:
+        """Return the Location that tells the client that the user did not consent."""
+        return self._authorization_location(params, client, user=None, code="")
+
+    def grant(self, params: Mapping[str, str], client: OAuthClient, session: SessionRecord, code: str) -> str:
+        """Return the Location that gives the client the code of its session."""
+        return self._authorization_location(params, client, user=session, code=code)
+
+    def _authorization_location(self, params: Mapping[str, str], client: OAuthClient, user: SessionRecord | None, code: str) -> str:
+        server, request = self._server(client, code=code), _authorization_request(params)
+        grant = server.get_authorization_grant(request)
+        response: OAuthResponse = server.create_authorization_response(request, grant_user=user, grant=grant)
+        if not response.location:
+            raise RuntimeError("an authorization response needs a verified redirect URI")
+        return response.location
+
+    def new_authorization(
+        self, requested: AuthorizationRequest, params: Mapping[str, str], session_id: str
+    ) -> tuple[str, AgentAuthorization]:
+        """Return a new code, and the authorization that the record of its session gets."""
+        now, code = self._clock(), new_token(AgentTokenKind.CODE, session_id)
+        lifetime = requested.client.session_seconds or self._lifetime
+        return code.token, AgentAuthorization(
+            client_id=requested.client.client_id,
+            client_name=requested.client.name,
+            resource=requested.resource.uri,
+            scopes=requested.scopes,
+            authorized_at=now,
+            lifetime_seconds=lifetime,
+            code=AuthorizationCode(code.hash, now + CODE_SECONDS, requested.redirect_uri, params["code_challenge"]),
+        )
+
+    async def token(self, params: Mapping[str, str], headers: Mapping[str, str], client_address: str) -> TokenResult:
+        """Answer a token request."""
+        return await self._run(params, headers, client_address, is_revocation=False)
+
+    async def revoke(self, params: Mapping[str, str], headers: Mapping[str, str], client_address: str) -> TokenResult:
+        """Answer a revocation request (RFC 7009).  It ends the session: access and refresh tokens are one authorization."""
+        return await self._run(params, headers, client_address, is_revocation=True)
+
+    async def _run(self, params: Mapping[str, str], headers: Mapping[str, str], client_address: str, *, is_revocation: bool) -> TokenResult:
+        request = OAuthRequest("POST", params, headers)
+        client_id = params.get("client_id") or extract_basic_authorization(headers)[0] or ""
+        session_id = token_session_id(params)
+        for _ in range(MAX_ATTEMPTS):
+            record = await self._broker.get(SESSION, session_id) if session_id else None
+            session = self._live_agent_session(record)
+            server = self._server(self.clients.find_for_session(client_id, session), session)
+            response = server.create_endpoint_response(REVOCATION, request) if is_revocation else server.create_token_response(request)
+            if session is not None and (server.reused or server.is_revoked):
+                return await self._end(session, response, server.reused)
+            if server.issued is None or record is None or session is None:
+                return TokenResult(response)
+            renewed = replace(
+                session,
+                agent=server.issued,
+                expires_at=server.issued.expires_at,
+                client_address=client_address,
+                user_agent=headers.get("User-Agent", "")[:MAX_USER_AGENT],
+            )
+            if await self._save(record, renewed):
+                log.info("agent tokens issued", client_id=client_id, session_id=session.id, grant_type=params.get("grant_type", ""))
+                return TokenResult(response)
+        raise BrokerError("the session of an agent was changed concurrently too often")
+
+    def _live_agent_session(self, record: Record | None) -> SessionRecord | None:
+        session = self._reader.read(record) if record is not None else None
+        return session if session is not None and session.agent is not None and session.expires_at > self._clock() else None
+
+    async def _save(self, record: Record, session: SessionRecord) -> bool:
+        """Write the session over the version that the decision was made on; False if another process has changed it since."""
+        data = {**record.data, **session.to_data()}  # the fields of later releases are retained
+        try:
+            await self._broker.put(SESSION, record.id, data, expires=session.expires_at, only_if_version=record.version)
+        except VersionConflict:
+            return False
+        return True
+
+    # enforcement-point: Authorization server: Reuse of codes and refresh tokens
+    async def _end(self, session: SessionRecord, response: OAuthResponse, reused: str) -> TokenResult:
+        """End the session of a revoked or reused credential, with all tokens that were issued from it."""
+        await end_sessions(self._broker, [session.id])
+        client_id = session.agent.client_id if session.agent is not None else ""
+        if reused:
+            log.warning("agent credential reused", credential=reused, client_id=client_id, session_id=session.id, user_id=session.user_id)
+        else:
+            log.info("agent revoked", client_id=client_id, session_id=session.id, user_id=session.user_id)
+        return TokenResult(response, session)
+
+    def _server(self, client: OAuthClient | None, session: SessionRecord | None = None, *, code: str = "") -> GateAuthorizationServer:
+        return GateAuthorizationServer(self.issuer, self.resources, self._refresh_tokens, self._clock(), client, session, code)
+
+
+def _authorization_request(params: Mapping[str, str]) -> OAuthRequest:
+    # Authlib repeats the response type in a description, where not every character is allowed.
+    response_type = params.get("response_type", "")
+    is_plain = response_type.isascii() and response_type.replace("_", "").replace(" ", "").isalnum()
+    return OAuthRequest("GET", {**params, "response_type": response_type if is_plain else "unknown"})

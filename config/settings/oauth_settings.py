@@ -1,0 +1,123 @@
+"""Settings of the authorization server: its clients, and the life of the sessions that it issues tokens for."""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from config.fields.basic_types import File, PositiveDuration, Text, text, text_list, value_or_file
+from config.fields.field_type import LIST, FieldType, JsonSchema
+from config.validation import Finding, Rule, Settings
+from foundation.oauth_redirect_uris import parse_redirect_uri
+from foundation.values import SecretText, canonical_host
+
+if TYPE_CHECKING:
+    from config.options import Options
+
+MIN_SECRET_LENGTH = 32
+MAX_CLIENTS = 1000
+MAX_REDIRECT_URIS = 20
+_CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}")
+
+
+def _client_id(value: Any) -> str:
+    """Parse a client id. An id with a colon would be read as the URL of a client ID metadata document."""
+    written = text(value)
+    if not _CLIENT_ID.fullmatch(written):
+        raise ValueError("must be a name such as build-agent: letters, digits, and . _ ~ -, at most 128 characters")
+    return written
+
+
+def _secret(value: Any) -> SecretText:
+    written = value.reveal() if isinstance(value, SecretText) else text(value)
+    if len(written) < MIN_SECRET_LENGTH or not re.fullmatch(r"[!-~]+", written):
+        raise ValueError(f"must have at least {MIN_SECRET_LENGTH} ASCII characters. Generate it with `head -c32 /dev/urandom | base64`")
+    return SecretText(written)
+
+
+def _secret_in_file(content: bytes) -> SecretText:
+    try:
+        return _secret(content.decode("ascii").strip())
+    except UnicodeDecodeError:
+        raise ValueError("the file must contain only ASCII characters") from None
+
+
+def _redirect_uris(value: Any) -> tuple[str, ...]:
+    uris = tuple(dict.fromkeys(text_list(value)))
+    if not 0 < len(uris) <= MAX_REDIRECT_URIS:
+        raise ValueError(f"must have from 1 to {MAX_REDIRECT_URIS} entries")
+    for uri in uris:
+        if parse_redirect_uri(uri) is None:
+            raise ValueError("must be https URLs without a fragment, or http URLs of 127.0.0.1, [::1] or localhost")
+    return uris
+
+
+def _domains(value: Any) -> tuple[str, ...]:
+    domains = tuple(canonical_host(domain.lower(), wildcard=True) for domain in text_list(value))
+    if any(domain.startswith("[") for domain in domains):
+        raise ValueError("must be host names, as in claude.ai, or *.example.com for any host below it")
+    return tuple(dict.fromkeys(domains))
+
+
+_SECRET: JsonSchema = {"type": "string", "minLength": MIN_SECRET_LENGTH}
+
+
+class OAuthClientEntry(Settings):
+    """An entry of `oauth_clients`."""
+
+    id: Annotated[str, FieldType("string", _client_id, {"type": "string", "pattern": f"^{_CLIENT_ID.pattern}$"})] = Field(
+        description="The client's `client_id`.", examples=["build-agent"]
+    )
+    name: Text = Field(description="Name of the client on the consent page.", examples=["Build agent"])
+    redirect_uris: Annotated[tuple[str, ...], FieldType("list of URL", _redirect_uris, LIST)] = Field(
+        description="URLs to which users return with an authorization code, compared exactly: https, or http to this "
+        "machine, where any port matches.",
+        examples=[["http://127.0.0.1/callback"]],
+    )
+    secret_file: File | None = Field(None, description="File form of `secret`.", examples=["build-agent-secret"])
+    secret: Annotated[
+        Annotated[SecretText, FieldType("string", _secret, _SECRET)] | None, value_or_file("secret_file", _secret_in_file)
+    ] = Field(
+        None,
+        validate_default=True,
+        description="Client secret, at least 32 characters.",
+        examples=["PUT-A-RANDOM-SECRET-OF-32-CHARACTERS-HERE"],
+        json_schema_extra={"when_unset": "a public client, which proves itself with PKCE only"},
+    )
+    agent_session_expire: PositiveDuration | None = Field(
+        None, description="As the setting, for this client.", examples=["720h"], json_schema_extra={"when_unset": "as the setting"}
+    )
+
+
+def _check_unique_clients(settings: "Options") -> Iterator[Finding]:
+    if len(settings.oauth_clients) > MAX_CLIENTS:
+        yield ("oauth_clients",), f"must have at most {MAX_CLIENTS} entries"
+    first = dict[str, int]()
+    for index, client in enumerate(settings.oauth_clients):
+        if (earlier := first.setdefault(client.id, index)) != index:
+            yield ("oauth_clients", index, "id"), f"duplicate id {client.id} (also in oauth_clients[{earlier}])"
+
+
+class OAuthSettings(Settings):
+    RULES: ClassVar[tuple[Rule, ...]] = (_check_unique_clients,)
+
+    oauth_clients: tuple[OAuthClientEntry, ...] = Field(
+        (),
+        description="OAuth 2.1 clients that may ask users for tokens for routes with `mcp`. Clients with a client ID metadata "
+        "document need no entry.",
+        examples=[[{"id": "build-agent", "name": "Build agent", "redirect_uris": ["http://127.0.0.1/callback"]}]],
+    )
+    mcp_client_domains: Annotated[tuple[str, ...] | None, FieldType("list of string", _domains, LIST)] = Field(
+        None,
+        description="Hosts whose client ID metadata documents gate accepts; `*.example.com` matches any host below. An empty list "
+        "accepts none.",
+        examples=[["claude.ai", "*.example.com"]],
+        json_schema_extra={"when_unset": "any public host"},
+    )
+    agent_session_expire: PositiveDuration | None = Field(
+        None,
+        description="Lifetime of the session of an OAuth client. It also ends with sign-out on all devices and with the user's account.",
+        examples=["24h"],
+        json_schema_extra={"when_unset": "as `cookie_expire`"},
+    )

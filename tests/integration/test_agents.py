@@ -1,0 +1,264 @@
+"""Agents at a protected MCP server, from the first 401 to the last: with the OAuth client of the official SDK, on each data plane."""
+
+import asyncio
+import re
+import ssl
+from base64 import urlsafe_b64encode
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from hashlib import sha256
+from html import unescape
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
+
+import httpx
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.auth.oauth2 import OAuthClientProvider
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.eventually import eventually_equal
+from tests.support.gate import AUTHENTICATE_HOST, HTML, GateBuilder, RunningGate, follow
+from tests.support.mcp_server import McpServer
+from tests.support.upstream import SampleUpstream
+
+TOOLS, OTHER, ECHO = "tools.localhost", "other.localhost", "echo.localhost"
+CALLBACK = "http://127.0.0.1:49152/callback"
+CLIENT = {"id": "ticket-agent", "name": "Ticket agent", "redirect_uris": ["http://127.0.0.1/callback"]}
+JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+PARAMS = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+CALL = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": PARAMS}
+SCOPES = {"tools:use": "Use the tools"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[McpServer]:
+    with McpServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=["embedded", "workers", "envoy"])
+def gate(
+    request: pytest.FixtureRequest,
+    provider: DevelopmentProvider,
+    server: McpServer,
+    upstream: SampleUpstream,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[RunningGate]:
+    builder = (
+        GateBuilder(provider.url)
+        .route(TOOLS, to=server.url, mcp={"path": "/mcp", "scopes": SCOPES}, allowed_groups=["engineering"])
+        .route(OTHER, to=server.url, mcp={"path": "/mcp"}, allow_any_authenticated_user=True)
+        .route(ECHO, to=upstream.url, mcp={}, allow_any_authenticated_user=True, pass_identity_headers=True)
+        .setting(groups_claim="groups", oauth_clients=[CLIENT], jwt_claims_headers=["email"])
+        .setting(data_plane="envoy" if request.param == "envoy" else "embedded", workers="2" if request.param == "workers" else "1")
+    )
+    with builder.start(tmp_path_factory.mktemp(request.param)) as running:
+        yield running
+
+
+async def allow(gate: RunningGate, browser: httpx.AsyncClient, url: str, user: str) -> str:
+    """Act as the user: sign in if the page asks for it, allow the client, and return the Location of the client."""
+    page = await browser.get(url, headers=HTML)
+    for _ in range(12):
+        if page.next_request is not None:
+            if str(page.next_request.url).startswith("http://127.0.0.1:49152/"):
+                return str(page.next_request.url)
+            page = await browser.send(page.next_request)
+        elif f'value="{user}"' in page.text:
+            page = await browser.post(page.url, data={"sub": user})
+        else:
+            fields = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', page.text))
+            action = unescape(re.findall(r'<form method="post" action="([^"]+)"', page.text)[0])
+            assert "Ticket agent" in page.text
+            page = await browser.post(urljoin(str(page.url), action), data={**fields, "decision": "allow"})
+    raise AssertionError(f"no end at {page.url}: {page.text}")
+
+
+class Storage:
+    """Storage of the SDK's client, which gate's operator has registered."""
+
+    def __init__(self) -> None:
+        self.tokens: OAuthToken | None = None
+        self.client = OAuthClientInformationFull(
+            client_id=CLIENT["id"], redirect_uris=[CALLBACK], token_endpoint_auth_method="none", client_name="Ticket agent"
+        )
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self.tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull:
+        return self.client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self.client = client_info
+
+
+class Loopback(httpx2.AsyncHTTPTransport):
+    """Transport of the SDK's HTTP client that connects every host to this machine."""
+
+    async def handle_async_request(self, request: Any) -> Any:
+        name = request.url.host
+        request.extensions = {**request.extensions, "sni_hostname": name}
+        request.url = request.url.copy_with(host="127.0.0.1")
+        return await super().handle_async_request(request)
+
+
+@asynccontextmanager
+async def sdk_client(gate: RunningGate, storage: Storage, browser: httpx.AsyncClient, host: str = TOOLS) -> AsyncIterator[Client]:
+    answers: list[str] = []
+
+    async def open_browser(url: str) -> None:
+        answers.append(await allow(gate, browser, url, "alice"))
+
+    async def wait_for_callback() -> AuthorizationCodeResult:
+        query = {name: values[0] for name, values in parse_qs(urlsplit(answers[-1]).query).items()}
+        return AuthorizationCodeResult(code=query["code"], state=query.get("state"), iss=query.get("iss"))
+
+    url = gate.url(host, "/mcp")
+    metadata = OAuthClientMetadata(redirect_uris=[CALLBACK], client_name="Ticket agent")
+    auth = OAuthClientProvider(url, metadata, storage, open_browser, wait_for_callback)
+    transport = Loopback(verify=ssl.create_default_context(cafile=str(gate.certificates.authority)))
+    async with (
+        httpx2.AsyncClient(transport=transport, auth=auth, timeout=30) as http,
+        Client(streamable_http_client(url, http_client=http), mode="2026-07-28") as client,
+    ):
+        yield client
+
+
+async def call(gate: RunningGate, token: str, host: str = TOOLS, path: str = "/mcp", **headers: str) -> httpx.Response:
+    async with gate.client() as client:
+        return await client.post(gate.url(host, path), json=CALL, headers=JSON | {"Authorization": f"Bearer {token}"} | headers)
+
+
+async def oauth(gate: RunningGate, path: str, **form: str) -> httpx.Response:
+    async with gate.client() as client:
+        return await client.post(gate.url(AUTHENTICATE_HOST, f"/.gate/oauth/{path}"), data={"client_id": CLIENT["id"], **form})
+
+
+async def test_sdk_client_from_discovery_to_revocation(gate: RunningGate) -> None:
+    storage = Storage()
+    async with gate.client() as browser:
+        async with sdk_client(gate, storage, browser) as client:
+            assert (await client.call_tool("search", {"text": "x"})).content[0].text == "found x"
+        first = storage.tokens
+        assert first is not None
+        assert first.refresh_token is not None
+        assert (first.scope, first.expires_in) == ("tools:use", 3600)
+        assert (await call(gate, first.access_token)).status_code == 200
+        refreshed = (await oauth(gate, "token", grant_type="refresh_token", refresh_token=first.refresh_token)).json()
+        # At once, in whichever process: also where the change stream has not arrived yet.
+        assert [(await call(gate, refreshed["access_token"])).status_code for _ in range(6)] == [200] * 6
+        assert (await oauth(gate, "revoke", token=refreshed["access_token"])).status_code == 200
+        for token in (first.access_token, refreshed["access_token"]):
+            await eventually_equal(lambda token=token: _status(gate, token), 401)
+        refused = await oauth(gate, "token", grant_type="refresh_token", refresh_token=refreshed["refresh_token"])
+        assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")
+    secrets = [first.access_token, first.refresh_token, refreshed["access_token"], refreshed["refresh_token"]]
+    assert not any(secret in gate.child.output for secret in secrets)
+
+
+async def _status(gate: RunningGate, token: str, host: str = TOOLS) -> int:
+    return (await call(gate, token, host)).status_code
+
+
+async def tokens_of(gate: RunningGate, browser: httpx.AsyncClient, host: str = TOOLS) -> OAuthToken:
+    storage = Storage()
+    async with sdk_client(gate, storage, browser, host) as client:
+        await client.list_tools()
+    assert storage.tokens is not None
+    return storage.tokens
+
+
+async def test_reuse_of_a_refresh_token_ends_everything(gate: RunningGate) -> None:
+    async with gate.client() as browser:
+        tokens = await tokens_of(gate, browser)
+    old = tokens.refresh_token or ""
+    renewed = (await oauth(gate, "token", grant_type="refresh_token", refresh_token=old)).json()
+    assert (await oauth(gate, "token", grant_type="refresh_token", refresh_token=old)).status_code == 400
+    await eventually_equal(lambda: _status(gate, renewed["access_token"]), 401)
+    assert gate.wait_for_event("agent credential reused")["client_id"] == CLIENT["id"]
+
+
+async def test_token_is_for_one_resource_and_never_forwarded(gate: RunningGate) -> None:
+    async with gate.client() as browser:
+        tokens = await tokens_of(gate, browser, OTHER)
+        elsewhere = await call(gate, tokens.access_token, TOOLS)
+        assert elsewhere.status_code == 401
+        assert 'error="invalid_token"' in elsewhere.headers["www-authenticate"]
+        assert (await call(gate, tokens.access_token, OTHER, "/other")).status_code == 401
+        assert (await call(gate, tokens.access_token, ECHO, "/")).status_code == 401
+        # A page that a person opens is not for a token, and the cookie of a person is no token.
+        page = await browser.get(gate.url(OTHER, "/"), headers=HTML)
+        assert (await follow(browser, page)).status_code == 404, "of the MCP server"
+        cookie = {cookie.name: cookie.value or "" for cookie in browser.cookies.jar}
+        assert all(
+            [(await call(gate, value, OTHER)).status_code == 401 for value in cookie.values() if value.isascii() and "." not in value]
+        )
+
+
+async def test_identity_is_forwarded_and_the_token_is_not(gate: RunningGate) -> None:
+    async with gate.client() as browser:
+        url = f"/.gate/oauth/authorize?{_query(gate.url(ECHO, ''))}"
+        location = await allow(gate, browser, gate.url(AUTHENTICATE_HOST, url), "bob")
+    code = parse_qs(urlsplit(location).query)["code"][0]
+    form = {"code": code, "redirect_uri": CALLBACK, "code_verifier": "v" * 64, "resource": gate.url(ECHO, "")}
+    tokens = (await oauth(gate, "token", grant_type="authorization_code", **form)).json()
+    for scheme in ("Bearer", "bearer"):
+        answer = await call(gate, tokens["access_token"], ECHO, "/", Authorization=f"{scheme} {tokens['access_token']}")
+        received = {name.lower(): value for name, value in answer.json()["headers"]}
+        assert received["x-gate-claim-email"] == "bob@example.com"
+        assert "authorization" not in received
+        assert tokens["access_token"] not in answer.text
+
+
+def _query(resource: str) -> str:
+    challenge = urlsafe_b64encode(sha256(b"v" * 64).digest()).rstrip(b"=").decode()
+    pkce = {"code_challenge": challenge, "code_challenge_method": "S256"}
+    return urlencode({"response_type": "code", "client_id": CLIENT["id"], "redirect_uri": CALLBACK, "resource": resource, **pkce})
+
+
+async def test_metadata_is_public_and_names_the_issuer(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        refused = await client.post(gate.url(TOOLS, "/mcp"), json=CALL, headers=JSON | {"Origin": gate.url(TOOLS, "")})
+        challenge = refused.headers["www-authenticate"]
+        (url,) = re.findall(r'resource_metadata="([^"]+)"', challenge)
+        assert 'scope="tools:use"' in challenge
+        assert "WWW-Authenticate" in refused.headers["access-control-expose-headers"]
+        for each in (url, gate.url(TOOLS, "/.well-known/oauth-protected-resource")):
+            resource = await client.get(each, headers={"Origin": "http://localhost:6274"})
+            assert resource.headers["access-control-allow-origin"] == "*"
+            assert resource.json()["resource"] == gate.url(TOOLS, "/mcp")
+        (issuer,) = resource.json()["authorization_servers"]
+        server = (await client.get(f"{issuer}/.well-known/oauth-authorization-server")).json()
+        assert server["issuer"] == issuer == gate.url(AUTHENTICATE_HOST, "")
+        assert (await client.get(f"{issuer}/.well-known/openid-configuration")).status_code == 404
+
+
+async def test_sign_out_everywhere_cuts_an_open_stream(gate: RunningGate) -> None:
+    async with gate.client() as browser, gate.client() as agent:
+        token = (await tokens_of(gate, browser, OTHER)).access_token
+        headers = JSON | {"Authorization": f"Bearer {token}"}
+        started = await agent.post(gate.url(OTHER, "/mcp"), json=CALL, headers=headers)
+        headers |= {"Mcp-Session-Id": started.headers["mcp-session-id"], "Accept": "text/event-stream"}
+        async with agent.stream("GET", gate.url(OTHER, "/mcp"), headers=headers) as stream:
+            assert stream.status_code == 200
+            await sign_out_everywhere(gate, browser)
+            async with asyncio.timeout(20):
+                with suppress(httpx.RemoteProtocolError, httpx.ReadError):
+                    await stream.aread()
+    await eventually_equal(lambda: _status(gate, token, OTHER), 401)
+
+
+async def sign_out_everywhere(gate: RunningGate, browser: httpx.AsyncClient) -> None:
+    page = await browser.get(gate.url(AUTHENTICATE_HOST, "/.gate/sessions"), headers=HTML)
+    assert "Program Ticket agent at" in page.text
+    (csrf,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
+    form = {"_gate_csrf": csrf, "gate_everywhere": "yes"}
+    await follow(browser, await browser.post(gate.url(AUTHENTICATE_HOST, "/.gate/signout/"), data=form))

@@ -1,0 +1,129 @@
+"""Endpoints for programs: metadata, client authentication, CORS, and where parameters are accepted."""
+
+import base64
+import json
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from databroker.audit_log import AuditAction
+from databroker.models import AuditEntry
+from tests.support.agents import CLIENT, REVOKE, SECRET, SECRET_CLIENT, TOKEN, allow, answer_of, authorized, post, token_form
+from tests.support.authenticate_site import ORIGIN, Response, Site
+
+METADATA = "/.well-known/oauth-authorization-server"
+FORM = (b"content-type", b"application/x-www-form-urlencoded")
+
+
+async def send(site: Site, method: str, path: str, body: bytes = b"", *headers: tuple[bytes, bytes]) -> tuple[Response, dict[str, Any]]:
+    response = await site.answer(method, f"{ORIGIN}{path}", list(headers), body)
+    return response, json.loads(response.text) if response.text.startswith("{") else {}
+
+
+async def test_metadata(agent_site: Site) -> None:
+    response, document = await send(agent_site, "GET", METADATA)
+    assert (response.status, response.headers["access-control-allow-origin"]) == (200, "*")
+    assert document == {
+        "issuer": ORIGIN,
+        "authorization_endpoint": f"{ORIGIN}/.gate/oauth/authorize",
+        "token_endpoint": f"{ORIGIN}{TOKEN}",
+        "revocation_endpoint": f"{ORIGIN}{REVOKE}",
+        "response_types_supported": ["code"],
+        "response_modes_supported": ["query"],
+        "grant_types_supported": ["authorization_code", "refresh_token"],
+        "code_challenge_methods_supported": ["S256"],
+        "token_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
+        "revocation_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
+        "authorization_response_iss_parameter_supported": True,
+        "client_id_metadata_document_supported": True,
+    }
+
+
+@pytest.mark.parametrize("path", [METADATA, TOKEN, REVOKE])
+async def test_preflight(agent_site: Site, path: str) -> None:
+    response, _ = await send(agent_site, "OPTIONS", path, b"", (b"origin", b"http://localhost:6274"))
+    assert response.status == 204
+    assert response.headers["access-control-allow-origin"] == "*"
+    assert "Authorization" in response.headers["access-control-allow-headers"]
+    assert "access-control-allow-credentials" not in response.headers
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", TOKEN), ("PUT", TOKEN), ("GET", REVOKE), ("POST", METADATA)])
+async def test_other_methods(agent_site: Site, method: str, path: str) -> None:
+    response, body = await send(agent_site, method, path)
+    assert (response.status, body["error"]) == (405, "invalid_request")
+    assert response.headers["allow"]
+
+
+async def test_parameters_in_the_query_are_refused(agent_site: Site) -> None:
+    code = answer_of(await allow(agent_site, agent_site.browser()))["code"]
+    response, body = await send(agent_site, "POST", f"{TOKEN}?{urlencode(token_form(code))}", b"", FORM)
+    assert (response.status, body["error"]) == (400, "invalid_request")
+    response, body = await send(agent_site, "POST", f"{TOKEN}?x=y", urlencode(token_form(code)).encode(), FORM)
+    assert (response.status, body["error"]) == (400, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    ("body", "media_type"),
+    [
+        (b'{"grant_type": "authorization_code"}', b"application/json"),
+        (b"grant_type=authorization_code", b"text/plain"),
+        (b"grant_type=authorization_code&grant_type=refresh_token", FORM[1]),
+        (b"resource=a&resource=b&grant_type=authorization_code", FORM[1]),
+        (b"grant_type=%ff", FORM[1]),
+        (b"grant_type=\xff", FORM[1]),
+        (b"&".join(b"p%d=x" % number for number in range(60)), FORM[1]),
+        (b"", b""),
+    ],
+)
+async def test_unreadable_forms(agent_site: Site, body: bytes, media_type: bytes) -> None:
+    for path in (TOKEN, REVOKE):
+        response, error = await send(agent_site, "POST", path, body, (b"content-type", media_type))
+        assert (response.status, error["error"], response.headers["cache-control"]) == (400, "invalid_request", "no-store")
+
+
+def basic(client: str, secret: str) -> str:
+    return "Basic " + base64.b64encode(f"{client}:{secret}".encode()).decode()
+
+
+@pytest.mark.parametrize(
+    ("form", "authorization", "is_accepted"),
+    [
+        ({}, basic(SECRET_CLIENT, SECRET), True),
+        ({}, basic(quote(SECRET_CLIENT), quote(SECRET, safe="")), True),
+        ({"client_id": SECRET_CLIENT}, basic(SECRET_CLIENT, SECRET), True),
+        ({"client_id": SECRET_CLIENT, "client_secret": SECRET}, "", True),
+        ({}, basic(SECRET_CLIENT, SECRET[:-1]), False),
+        ({}, basic(CLIENT, SECRET), False),
+        ({}, "Basic !!!", False),
+        ({}, "Basic /w==", False),
+        ({}, "Bearer x", False),
+        ({"client_id": SECRET_CLIENT}, "", False),
+        ({"client_id": SECRET_CLIENT, "client_secret": "wrong"}, "", False),
+    ],
+)
+async def test_client_authentication(agent_site: Site, form: dict[str, str], authorization: str, is_accepted: bool) -> None:
+    code = answer_of(await allow(agent_site, agent_site.browser(), client_id=SECRET_CLIENT))["code"]
+    headers = {"authorization": authorization} if authorization else {}
+    response, body = await post(agent_site, TOKEN, {**token_form(code, client_id=""), **form}, **headers)
+    assert (response.status == 200, body.get("error")) == ((True, None) if is_accepted else (False, "invalid_client"))
+    if not is_accepted:
+        assert response.status == 401
+        assert response.headers["www-authenticate"].startswith("Basic ")
+
+
+async def test_endpoints_ignore_cookies(agent_site: Site) -> None:
+    browser = agent_site.browser()
+    tokens = await authorized(agent_site, browser)
+    response = await browser.post(f"{ORIGIN}{REVOKE}", {"token": tokens["access_token"]})
+    assert response.status == 401
+    assert response.set_cookies == []
+
+
+async def test_consent_and_revocation_are_in_the_audit_log(agent_site: Site) -> None:
+    tokens = await authorized(agent_site)
+    await post(agent_site, REVOKE, {"client_id": CLIENT, "token": tokens["refresh_token"]})
+    await agent_site.service.audit_writer.stop()
+    actions = {entry.action async for entry in AuditEntry.objects.all()}
+    assert {AuditAction.AUTHORIZE_AGENT, AuditAction.REVOKE_AGENT} <= actions

@@ -1,0 +1,184 @@
+"""An access token is valid at its resource alone, until it expires or its session ends; a session is never valid as another kind."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from authorize.authorizer import AuthorizationResult
+from authorize.policy.decision import Outcome
+from authorize.policy.policy_request import PolicyRequest
+from authorize.service import AuthorizeService
+from databroker.agent_records import AccessToken, AgentAuthorization
+from databroker.records import SESSION, SessionRecord
+from databroker.replica import Replica
+from databroker.store.memory import MemoryStore
+from foundation.crypto.agent_token import AgentTokenKind, NewToken, new_token
+from foundation.crypto.programmatic import ProgrammaticTokens
+from foundation.crypto.session_cookie import SessionCookies
+from foundation.crypto.signing_key import SigningKey
+from foundation.tasks import spawn
+from tests.support.agents import CLIENT, OTHER_RESOURCE, RESOURCE, SETTINGS
+from tests.support.cookies import signed_in
+from tests.support.eventually import eventually
+from tests.support.options import make_options
+from tests.support.signed_in import put_session
+from tests.unit.authorize.broker import settled
+
+NOW = 1_800_000_000.0
+SESSION_ID = "s" * 43
+
+
+class World:
+    """Authorize service with one agent session; `clock` is the time in Unix seconds."""
+
+    def __init__(self, directory: Path):
+        self.clock = NOW
+        self.options = make_options(directory, **SETTINGS)
+        self.store = MemoryStore(lambda: self.clock)
+        self.replica = Replica(self.store, clock=lambda: self.clock)
+        key = SigningKey.from_options(self.options)
+        self.service = AuthorizeService(self.options, self.replica, key, lambda: self.clock, broker=self.store)
+
+    async def put_agent(self, *tokens: NewToken, resource: str = RESOURCE, seconds: float = 3600.0, **changed: Any) -> SessionRecord:
+        access = tuple(AccessToken(token.hash, NOW + seconds, ("tickets:read",)) for token in tokens)
+        agent = AgentAuthorization(CLIENT, "Ticket agent", resource, ("tickets:read",), NOW, 7200.0, access_tokens=access)
+        session = SessionRecord(
+            SESSION_ID, "oidc/alice", "alice", "oidc", NOW, NOW + 7200, agent=agent, issuer=self.options.first_provider.issuer
+        )
+        session = replace(session, **changed)
+        await put_session(self.store, session.id, session.to_data())
+        return session
+
+    async def check(self, token: str, url: str = RESOURCE, *, scheme: str = "Bearer", **more: Any) -> AuthorizationResult:
+        host, _, path = url.removeprefix("https://").partition("/")
+        headers = ((b"authorization", f"{scheme} {token}".encode()),) if token else ()
+        cookies = more.pop("cookies", ())
+        request = PolicyRequest("POST", host, None, f"/{path}", headers=headers, **more)
+        return await self.service.check(request, cookies)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    world = World(tmp_path)
+    following = spawn(world.replica.run(), name="replica")
+    await eventually(lambda: world.replica.is_following, "the replica follows")
+    yield world
+    following.cancel()
+
+
+def access_token() -> NewToken:
+    return new_token(AgentTokenKind.ACCESS, SESSION_ID)
+
+
+async def test_token_is_the_user_at_its_resource(world: World) -> None:
+    token = access_token()
+    await world.put_agent(token)
+    for _ in range(2):  # verified, then from the cache
+        result = await world.check(token.token)
+        assert result.decision.outcome is Outcome.ALLOWED
+        identity = result.identity
+        assert identity is not None
+        assert (identity.user_id, identity.client_id, identity.scopes) == ("oidc/alice", CLIENT, {"tickets:read"})
+        assert identity.is_bearer
+        assert result.valid_until == NOW + 3600
+    assert (await world.check(token.token, f"{RESOURCE}/messages")).decision.is_allowed
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        (OTHER_RESOURCE, "another resource"),
+        (f"{OTHER_RESOURCE}/mcp", "another resource"),
+        ("https://mcp.example.com/", "another resource"),
+        ("https://mcp.example.com/mcpx", "another resource"),
+        ("https://app.example.com/", "another resource"),
+    ],
+)
+async def test_token_is_refused_elsewhere(world: World, url: str, reason: str) -> None:
+    token = access_token()
+    await world.put_agent(token)
+    await world.check(token.token)  # in the cache
+    result = await world.check(token.token, url)
+    assert result.decision.outcome is Outcome.SIGN_IN
+    assert result.identity is None
+    assert reason in result.token_error
+    assert "invalid_token" in result.challenge
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda token: token[:-1] + ("A" if token[-1] != "A" else "B"),
+        lambda token: token[:-1],
+        lambda token: token.replace("gate_at_", "gate_rt_"),
+        lambda token: token.replace("s" * 43, "t" * 43),
+        lambda token: f"Gate-{token}",
+    ],
+)
+async def test_other_tokens_are_refused(world: World, change: Any) -> None:
+    token = access_token()
+    await world.put_agent(token)
+    assert not (await world.check(change(token.token))).decision.is_allowed
+
+
+async def test_token_is_accepted_in_a_bearer_header_only(world: World) -> None:
+    token = access_token()
+    await world.put_agent(token)
+    assert not (await world.check(token.token, scheme="Gate")).decision.is_allowed
+    assert not (await world.check(token.token, scheme="Basic")).decision.is_allowed
+    for query in (f"access_token={token.token}", f"gate_session={token.token}"):
+        assert not (await world.check("", query=query)).decision.is_allowed
+
+
+async def test_expired_tokens_and_sessions(world: World) -> None:
+    token = access_token()
+    await world.put_agent(token)
+    assert (await world.check(token.token)).decision.is_allowed
+    world.clock = NOW + 3600
+    result = await world.check(token.token)
+    assert (result.identity, "expired" in result.token_error) == (None, True)
+    await world.put_agent(token, seconds=9000.0)
+    world.clock = NOW + 7200
+    assert not (await world.check(token.token)).decision.is_allowed
+
+
+async def test_replaced_and_ended(world: World) -> None:
+    first, second = access_token(), access_token()
+    await world.put_agent(first)
+    assert (await world.check(first.token)).decision.is_allowed
+    await world.put_agent(second, first)
+    # Also before the change stream has told the replica.
+    assert (await world.check(second.token)).decision.is_allowed
+    assert (await world.check(first.token)).decision.is_allowed
+    await world.put_agent(second)
+    await settled()
+    assert not (await world.check(first.token)).decision.is_allowed
+    assert (await world.check(second.token)).decision.is_allowed
+    await world.store.delete(SESSION, SESSION_ID)
+    await settled()
+    assert not (await world.check(second.token)).decision.is_allowed
+
+
+async def test_sessions_of_another_provider_are_refused(world: World) -> None:
+    token = access_token()
+    await world.put_agent(token, issuer="https://other.example.com")
+    assert not (await world.check(token.token)).decision.is_allowed
+
+
+async def test_browser_session_is_no_bearer_token(world: World) -> None:
+    token = access_token()
+    await world.put_agent(token, agent=None)
+    assert not (await world.check(token.token)).decision.is_allowed
+
+
+async def test_agent_session_is_no_browser_session(world: World) -> None:
+    """Not even with a cookie or a programmatic token that gate sealed."""
+    session = await world.put_agent(access_token())
+    cookie = signed_in(SessionCookies(world.options), session.id, "mcp.example.com", issued=NOW, expires=NOW + 3600)
+    assert not (await world.check("", cookies=[cookie.encode()])).decision.is_allowed
+    assert await world.service.identify([cookie.encode()], "mcp.example.com") is None
+    sealed = ProgrammaticTokens(world.options).seal(session.id, "mcp.example.com", NOW, NOW + 3600)
+    assert not (await world.check(sealed, scheme="Gate")).decision.is_allowed
