@@ -7,6 +7,7 @@ keys that differ only in case, trailing data, batches, other encodings than UTF-
 import json
 import math
 import re
+import unicodedata
 from dataclasses import dataclass
 from json import JSONDecoder
 from typing import Any
@@ -118,12 +119,18 @@ def _is_deeper(value: Any, limit: int) -> bool:
 def _require_exact_keys(members: dict[str, Any], known: frozenset[str], place: str) -> None:
     """Reject keys that a reader may take for a known one.
 
-    Some readers ignore case, C strings end at a NUL, and `__proto__` of a copied JavaScript object adds its members.
+    Some readers ignore case or normalize characters, C strings end at a NUL, and `__proto__` of a copied JavaScript object adds its
+    members.
     """
     folded = _FOLDED[known]
     for key in members:
-        if key not in known and (_CONTROLS.sub("", key).strip().casefold() in folded or "\0" in key or key == "__proto__"):
+        if key not in known and (_fold(key) in folded or "\0" in key or key == "__proto__"):
             raise McpRejected(INVALID_REQUEST, f"{place} has a key that some readers take for another one")
+
+
+def _fold(key: str) -> str:
+    plain = key if key.isascii() else unicodedata.normalize("NFKC", key)
+    return _CONTROLS.sub("", plain).strip().casefold()
 
 
 _FOLDED = {known: frozenset(map(str.casefold, known)) for known in (_MEMBERS, _PARAMS, _REFERENCE, _FILTER)}

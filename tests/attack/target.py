@@ -295,6 +295,8 @@ def _with_routes(gate: GateBuilder, canaries: dict[str, Canary]) -> GateBuilder:
         for route in layout:
             user_name, canary = ({}, "open") if route.is_open else (ENGINEERS, "secret")
             gate.route(f"{site}.localhost", to=to[canary], **route.keys(), **user_name)
+    tools = [{"deny": {"mcp_tool": {"not_in": ["search"]}}}]
+    gate.route("mcp.localhost", to=to["open"], mcp={"path": "/mcp"}, policy=tools, **ALL_USERS)
     gate.route("cors.localhost", to=to["cors"], cors_allow_preflight=True, **ENGINEERS, **IDENTITY)
     gate.route("rewrite.localhost", to=to["rewrite"], prefix="/api/", prefix_rewrite="/base/", **ALL_USERS)
     gate.route("rewrite.localhost", to=to["rewrite"], prefix="/cut", prefix_rewrite="/base/", **ALL_USERS)

@@ -119,6 +119,7 @@ def nested(depth: int) -> bytes:
         (body()[:-1] + b', "PARAM\\u017f": {"name": "delete"}}', INVALID_REQUEST),
         (body(params={"name": "search", "Name": "delete"}), INVALID_REQUEST),
         (body(params={"name": "search", "name\0x": "delete"}), INVALID_REQUEST),
+        (body(params={"name": "search", "na\uff4de": "delete"}), INVALID_REQUEST),
         (body("resources/read", {"uri": "a:b", "URI": "a:c"}), INVALID_REQUEST),
         (body("completion/complete", {"ref": {"type": "ref/prompt", "name": "a", "NAME": "b"}}), INVALID_REQUEST),
         (body("subscriptions/listen", {"notifications": {"ResourceSubscriptions": ["a:b"]}}), INVALID_REQUEST),
