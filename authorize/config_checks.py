@@ -168,8 +168,8 @@ def _with_certificate(request: PolicyRequest, test: PolicyTest, table: RouteTabl
     certificate, route = test.client_certificate, table.match(request)
     if certificate is None or route is None or route.client_ca is None:
         return request
-    verdicts = {route.client_ca.id: "" if certificate.is_trusted else "is not issued by the route's CA"}
-    return replace(request, client_certificate=ClientCertificate(certificate.fingerprint, certificate.spki, "", verdicts=verdicts))
+    errors = {route.client_ca.id: "" if certificate.is_trusted else "is not issued by the route's CA"}
+    return replace(request, client_certificate=ClientCertificate(certificate.fingerprint, certificate.spki, "", verification_errors=errors))
 
 
 def _index(decision: Decision, options: Options) -> int | None:

@@ -108,15 +108,15 @@ class AuthorizeService(Authorizer):
             return AuthorizationResult(NO_ROUTE, None)
         now = self._clock()
         if route.client_ca is not None:
-            request = self._certificates.with_verdict(request, route.client_ca, now)
+            request = self._certificates.with_verification(request, route.client_ca, now)
         # Evaluate as anonymous first, because public routes must work while the data broker is down.
-        decision = evaluate_route(request, None, route, now) if not route.needs_identity else None
-        identity, refused = None, ""
+        decision = evaluate_route(request, None, route, now) if not route.skips_anonymous_evaluation else None
+        identity, token_error = None, ""
         if decision is None:
-            identity, refused = await self._identify(request, cookie_headers, now, route.route)
+            identity, token_error = await self._identify(request, cookie_headers, now, route.route)
             decision = evaluate_route(request, identity, route, now)
         elif decision.outcome is Outcome.SIGN_IN:
-            identity, refused = await self._identify(request, cookie_headers, now, route.route)
+            identity, token_error = await self._identify(request, cookie_headers, now, route.route)
             decision = evaluate_route(request, identity, route, now) if identity is not None else decision
         elif decision.outcome is Outcome.FORBIDDEN and route.route.mcp is not None:
             # No rule needs the user, but the refusal tells a client of an MCP server who it acts for, and where to request access.
@@ -128,8 +128,8 @@ class AuthorizeService(Authorizer):
         challenge = (
             request_credentials.challenge(request, route.route.bearer_token is not None) if decision.outcome is Outcome.SIGN_IN else ""
         )
-        ends = _decision_expiry(decision, identity) if is_forwarded and identity is not None else math.inf
-        return AuthorizationResult(decision, identity, headers, challenge, refused, ends)
+        valid_until = _decision_expiry(decision, identity) if is_forwarded and identity is not None else math.inf
+        return AuthorizationResult(decision, identity, headers, challenge, token_error, valid_until)
 
     async def evaluate_shadow(
         self, request: PolicyRequest, check: AuthorizationResult, cookie_headers: Iterable[bytes]
@@ -156,7 +156,7 @@ class AuthorizeService(Authorizer):
         identity = check.identity
         if identity is None:  # a call may need the user of a request that did not
             identity = await self._identify_if_possible(request, cookie_headers, now, route.route)
-        # The request of the context has the verdict on its client certificate.
+        # The context's request has the verification result of its client certificate.
         return [evaluate_route(replace(context.request, mcp=call), identity, route, now).is_allowed for call in calls]
 
     async def credentials_for(self, check: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
@@ -180,9 +180,9 @@ class AuthorizeService(Authorizer):
         def decide(entry: PolicyRequest) -> Decision:
             if (route := self.routes.match(entry)) is None:
                 return NO_ROUTE
-            entry = self._certificates.with_verdict(entry, route.client_ca, now)
+            entry = self._certificates.with_verification(entry, route.client_ca, now)
             # As in `check`: a decision that needs no identity does not use it.
-            before = evaluate_route(entry, None, route, now) if not route.needs_identity else None
+            before = evaluate_route(entry, None, route, now) if not route.skips_anonymous_evaluation else None
             return before if before is not None and before.outcome is not Outcome.SIGN_IN else evaluate_route(entry, identity, route, now)
 
         return await self._entry_points.find_accessible(request, decide)
@@ -192,7 +192,7 @@ class AuthorizeService(Authorizer):
         now, request = self._clock(), replace(request, mcp=NO_MESSAGE)
         routes = self.routes.routes_for(request.host, request.port)
         return any(
-            evaluate_route(self._certificates.with_verdict(request, route.client_ca, now), identity, route, now).is_allowed
+            evaluate_route(self._certificates.with_verification(request, route.client_ca, now), identity, route, now).is_allowed
             for route in routes
         )
 
@@ -281,8 +281,8 @@ def _decision_expiry(decision: Decision, identity: Identity) -> float:
     This is the expiry of the session or token, or of temporary access if the request is allowed by nothing else.  The expiry of a service
     account identity does not count, because it is rebuilt each hour.
     """
-    ends = identity.expires_at if identity.is_provider_user or identity.is_bearer else math.inf
+    expires_at = identity.expires_at if identity.is_provider_user or identity.is_bearer else math.inf
     route, context = decision.route, decision.context
     if not identity.grants or route is None or context is None or (span := identity.grants.get(route.route.grant_key)) is None:
-        return ends
-    return ends if evaluate_route(context.request, identity, route, span.expires_at).is_allowed else min(ends, span.expires_at)
+        return expires_at
+    return expires_at if evaluate_route(context.request, identity, route, span.expires_at).is_allowed else min(expires_at, span.expires_at)

@@ -99,7 +99,7 @@ class GateApplication:
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         services = self._runtime.services
         proxy, tracing = served(services.proxy), services.tracing
-        incoming = proxy.receive(scope)
+        incoming = proxy.build_incoming(scope)
         if tracing is None or (span := start_request_span(tracing, incoming)) is None:
             await self._respond(services, proxy, incoming, receive, send)
         else:

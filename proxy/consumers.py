@@ -9,7 +9,7 @@ from channels.exceptions import StopConsumer
 
 from foundation.tasks import spawn
 from foundation.web.asgi_types import Application, AsgiMessage, Receive
-from proxy.listener.http1.rejection_log import record_rejection
+from proxy.listener.http1.rejection_log import log_listener_rejection
 from proxy.listener.http1.request_head import RequestRejected
 from proxy.third_party_asgi.websocket_client import DENIAL, AsgiWebsocketClient
 from proxy.websocket.frames import ABNORMAL_CLOSURE
@@ -58,7 +58,7 @@ class WebsocketConsumer(AsyncConsumer):
         try:
             self._client = AsgiWebsocketClient(self.scope)
         except RequestRejected as rejection:
-            record_rejection(rejection, self.scope.get("client"))
+            log_listener_rejection(rejection, self.scope.get("client"))
             self._on_handshake(b"", b"", rejection.status)
             await self._reject(rejection)
             raise StopConsumer from rejection

@@ -111,7 +111,7 @@ class IncomingRequest:
         return self.header(b"content-type").partition(";")[0].strip().lower()
 
     @property
-    def is_programmatic(self) -> bool:
+    def is_script_request(self) -> bool:
         """Return whether a script (fetch, XHR) or a client that prefers JSON sent it; its errors are JSON."""
         mode = self.headers.get(b"sec-fetch-mode")
         if mode is not None:
@@ -124,7 +124,7 @@ class IncomingRequest:
     @property
     def accepts_redirect(self) -> bool:
         """Return whether a front proxy that has chosen redirects may redirect it to a sign-in page."""
-        return not (self.is_upgrade or self.is_programmatic or self.is_grpc or self.is_connect)
+        return not (self.is_upgrade or self.is_script_request or self.is_grpc or self.is_connect)
 
 
 EMPTY_REQUEST = PolicyRequest(method="", host="", port=None, path="/")

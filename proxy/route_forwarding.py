@@ -40,14 +40,14 @@ class RouteForwarding:
     preserves_target: bool  # a path without a query is forwarded unchanged
     preserves_host: bool  # Host is forwarded unchanged
     statistics: RouteStatistics | None = None
-    response_headers: ResponseHeaderRules | None = None  # if the route has its own rules
+    response_header_rules: ResponseHeaderRules | None = None  # if the route has its own rules
 
     @classmethod
     def build(
         cls,
         compiled: CompiledRoute,
         options: Options,
-        reserved_headers: IdentityHeaderNames,
+        identity_header_names: IdentityHeaderNames,
         clusters: Clusters,
         statistics: RouteStatistics | None = None,
     ) -> "RouteForwarding":
@@ -57,7 +57,7 @@ class RouteForwarding:
             upstream=Upstream.build(route),
             upstream_host=upstream_hostname(route.to[0].url),
             cluster=clusters.get(route),
-            headers=RequestHeaderRules.build(route, options, reserved_headers),
+            headers=RequestHeaderRules.build(route, options, identity_header_names),
             path=(path := PathRewrite.build(route, compiled.matched_prefix or None)),
             host=(host := HostRewrite.build(route)),
             timeout=timeout.total_seconds() if timeout > timedelta(0) else None,
@@ -67,7 +67,7 @@ class RouteForwarding:
             preserves_target=path.is_noop,
             preserves_host=host == HostRewrite(),
             statistics=statistics,
-            response_headers=ResponseHeaderRules.for_route(route, options),
+            response_header_rules=ResponseHeaderRules.for_route(route, options),
         )
 
     def select_upstream(self, hash_key: str) -> tuple[Upstream, ClusterSelection | None]:
@@ -114,7 +114,7 @@ class RouteForwarding:
             is_default_timeout=self.is_default_timeout,
             selection=selection,
             statistics=self.statistics,
-            response_headers=self.response_headers,
+            response_header_rules=self.response_header_rules,
             connection_use=use,
         )
 
@@ -127,17 +127,17 @@ class ForwardingTable:
         routes: tuple[CompiledRoute, ...],
         options: Options,
         previous: "ForwardingTable | None" = None,
-        reserved_headers: IdentityHeaderNames | None = None,
+        identity_header_names: IdentityHeaderNames | None = None,
     ):
         self._options = options
         has_metrics = options.has_route_metrics
         has_same_metrics = previous is not None and previous._options.has_route_metrics is has_metrics
         reusable = previous._by_route if has_same_metrics and previous is not None and previous._options.only_routes_differ(options) else {}
-        self._identity_header_names = reserved_headers = (
-            IdentityHeaderNames(options.policy) if reserved_headers is None else reserved_headers
+        self._identity_header_names = identity_header_names = (
+            IdentityHeaderNames(options.policy) if identity_header_names is None else identity_header_names
         )
-        identity_headers_changed = reserved_headers.changed_since(
-            previous._identity_header_names if previous is not None else reserved_headers
+        identity_headers_changed = identity_header_names.changed_since(
+            previous._identity_header_names if previous is not None else identity_header_names
         )
         previous_statistics = previous.statistics if previous is not None else {}
         # By label.  A label that remains keeps its counters.
@@ -154,9 +154,9 @@ class ForwardingTable:
             entry = reusable.get(id)
             if entry is None or entry[0] is not compiled or identity_headers_changed(compiled.route):
                 statistics = self.statistics.get(route_label(compiled.route))
-                entry = (compiled, RouteForwarding.build(compiled, options, reserved_headers, self.clusters, statistics))
+                entry = (compiled, RouteForwarding.build(compiled, options, identity_header_names, self.clusters, statistics))
             self._by_route[id] = entry
-        self.response_headers = ResponseHeaderRules.build(options)
+        self.response_header_rules = ResponseHeaderRules.build(options)
         # Seconds that a client may leave a connection unused.
         self.idle_timeout = options.timeout_idle.total_seconds() or math.inf
         # Seconds that a client may pause within a request.

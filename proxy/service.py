@@ -73,7 +73,7 @@ class ProxyService:
         self.programmatic_handoffs = HandoffTokens(options, TO_CLIENT_APPLICATION)
         self.programmatic_tokens = ProgrammaticTokens(options)
 
-    def receive(self, scope: dict[str, Any]) -> IncomingRequest:
+    def build_incoming(self, scope: dict[str, Any]) -> IncomingRequest:
         """Build a request that is not parsed yet, with the address of its client."""
         incoming = build_incoming_request(scope)
         incoming.site, incoming.is_trusted = self._site, incoming.peer in self._trusted

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from foundation.errors import BadRequest, UpstreamError
 from foundation.web.asgi_types import Header
-from proxy.forwarding.http_forwarding import ForwardResult, ResponseRule, StreamHandle
+from proxy.forwarding.http_forwarding import ForwardResult, ResponseHeaderFilter, StreamHandle
 from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, Tunnel, run_tunnel
 from proxy.upstreams.upstream_exchange import UpstreamExchange
 
@@ -52,7 +52,7 @@ class Upgrade:
     async def run(
         self,
         take_over: ConnectionTakeover,
-        response_headers: ResponseRule,
+        filter_response_headers: ResponseHeaderFilter,
         timeout: float | None,
         exchange: UpstreamExchange,
         raw_headers: Sequence[Header],
@@ -64,7 +64,7 @@ class Upgrade:
         others = [pair for pair in raw_headers if not pair[0].lower().startswith((*self.prefix, *_FRAMING))]
         tunnel = self.tunnel(accepted)
         try:
-            tunnel.client.connection, client_bytes = take_over([*response_headers(others), *accepted], tunnel.client, self.protocol)
+            tunnel.client.connection, client_bytes = take_over([*filter_response_headers(others), *accepted], tunnel.client, self.protocol)
         except ValueError as error:
             raise UpstreamError("the upstream sent headers that can't be forwarded") from error
         result.status = 101

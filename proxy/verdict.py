@@ -29,19 +29,19 @@ class RequestDecision:
     """Decision about a request at `now` (Unix seconds).  `change_count` counts the changes of records and policy before the decision."""
 
     incoming: IncomingRequest
-    check: AuthorizationResult
+    authorization: AuthorizationResult
     now: float
     change_count: int
     shadow_outcome: ShadowOutcome | None = None  # the outcome if shadow mode were enforced
 
     @property
     def session_id(self) -> str:
-        return self.check.identity.session_id if self.check.identity is not None else ""
+        return self.authorization.identity.session_id if self.authorization.identity is not None else ""
 
     @property
     def sources(self) -> IdentitySources | None:
         """Return the records that the identity was built from."""
-        return self.check.identity.sources if self.check.identity is not None else None
+        return self.authorization.identity.sources if self.authorization.identity is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Deny:
 
     status: int
     reason: str
-    hint: str = ""
+    advice: str = ""
     challenge: str = ""
     retry_after: int | None = None
     links: tuple[tuple[str, str], ...] = ()

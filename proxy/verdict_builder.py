@@ -47,7 +47,7 @@ class VerdictBuilder:
         self._identity_header_names = authorize.routes.identity_header_names
 
     def build(self, decision: RequestDecision, enforcer: Enforcer = Enforcer.EMBEDDED) -> Verdict:
-        incoming, check, compiled = decision.incoming, decision.check, decision.check.decision.route
+        incoming, check, compiled = decision.incoming, decision.authorization, decision.authorization.decision.route
         try:
             if enforcer is not Enforcer.EMBEDDED:
                 self._require_delegable(incoming, compiled, enforcer)
@@ -66,7 +66,7 @@ class VerdictBuilder:
         return Forward(compiled, check.identity_headers, check.withheld_credentials, offer)
 
     def _unauthenticated(self, decision: RequestDecision, enforcer: Enforcer) -> SignIn | Deny:
-        incoming, check = decision.incoming, decision.check
+        incoming, check = decision.incoming, decision.authorization
         if check.challenge:
             return self._denials.invalid_token(incoming, check)
         if not _can_redirect(incoming, enforcer):
@@ -120,7 +120,7 @@ def attach_saved_form(verdict: SignIn, form: SavedForm | NotSaved | None, incomi
 
 
 def deny_for_error(error: GateError, enforcer: Enforcer = Enforcer.EMBEDDED) -> Deny:
-    """Return the denial for an error.  For another proxy, its hint names that proxy's setup as a possible cause."""
+    """Return the denial for an error.  For another proxy, its advice names that proxy's setup as a possible cause."""
     if enforcer is Enforcer.EMBEDDED or not isinstance(error, BadRequest):
         return denial_from_error(error)
     if enforcer is Enforcer.EXT_AUTHZ:

@@ -180,15 +180,15 @@ class DecisionLog:
             log.warning("decision log write failed", count=len(batch), reason=str(error), exc_info=trace)
 
 
-OnSeen = Callable[[str, float, str], None]
+OnSessionActivity = Callable[[str, float, str], None]
 
 
 class DecisionRecorder:
-    """Recorder of checks.  `on_seen` is called for each allowed request of a session with its id, the time and the host."""
+    """Recorder of checks.  `on_session_activity` is called for each allowed request of a session with its id, the time and the host."""
 
-    def __init__(self, decisions: DecisionLog, saw: OnSeen, clock: Callable[[], float] = time.time):
+    def __init__(self, decisions: DecisionLog, on_session_activity: OnSessionActivity, clock: Callable[[], float] = time.time):
         self._decisions = decisions
-        self._on_seen = saw
+        self._on_session_activity = on_session_activity
         self._clock = clock
 
     async def check(self, authorize: Authorizer, request: PolicyRequest, cookies: Sequence[bytes], request_id: str) -> AuthorizationResult:
@@ -214,7 +214,7 @@ class DecisionRecorder:
         if check.identity is not None:
             entry.sources = check.identity.sources
             if check.decision.is_allowed:
-                self._on_seen(check.identity.session_id, self._clock(), request.host_port)
+                self._on_session_activity(check.identity.session_id, self._clock(), request.host_port)
         self._log(entry)
         return check
 

@@ -124,8 +124,12 @@ def _certificate(certificate: ClientCertificate) -> Snapshot:
         "fingerprint": certificate.fingerprint,
         "spki_hash": certificate.spki_hash,
         "subject": certificate.subject[:MAX_TEXT_LENGTH],
-        "verdicts": dict(certificate.verdicts),
+        "verdicts": dict(certificate.verification_errors),
     }
+
+
+def _parse_certificate(facts: Snapshot) -> ClientCertificate:
+    return ClientCertificate(facts["fingerprint"], facts["spki_hash"], facts["subject"], verification_errors=facts["verdicts"])
 
 
 def parse_request_snapshot(facts: Snapshot) -> PolicyRequest:
@@ -139,7 +143,7 @@ def parse_request_snapshot(facts: Snapshot) -> PolicyRequest:
         access_control_request_method=facts.get("preflight", ""),
         source_ip=facts.get("source_ip", ""),
         headers=tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in facts.get("headers", ())),
-        client_certificate=ClientCertificate(**certificate) if certificate else None,
+        client_certificate=_parse_certificate(certificate) if certificate else None,
         mcp=McpMessage.from_fields(facts["mcp"]) if "mcp" in facts else None,
     )
 

@@ -49,7 +49,7 @@ class ShadowPolicy:
             return None if enforced.decision.route is None else _to_outcome(NO_ROUTE)
         if not route.route.has_shadow_rules:
             return None
-        request = certificates.with_verdict(request, route.client_ca, now)
+        request = certificates.with_verification(request, route.client_ca, now)
         decision = evaluate_route(request, enforced.identity, route, now)
         # The caller of a public route has not been identified yet.
         if enforced.identity is None and decision.outcome is Outcome.SIGN_IN and (identity := await identify()) is not None:

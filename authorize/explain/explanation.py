@@ -33,7 +33,7 @@ def explain(
     decision: Decision | None = None
     try:
         route = table.match(request)
-        request = ClientCertificates().with_verdict(request, route.client_ca if route else None, now)
+        request = ClientCertificates().with_verification(request, route.client_ca if route else None, now)
         decision = decide(request, identity, table, now)
         reason = str(decision_text.user_message(decision))
     except BadRequest as error:

@@ -150,7 +150,7 @@ def _replay(row: Any, table: RouteTable, report: ReplayReport) -> str:
     if missing := missing_inputs(route.route, request, identity_snapshot):
         return f"not logged: {missing}"
     certificate = policy_request.client_certificate
-    if route.client_ca is not None and certificate is not None and route.client_ca.id not in certificate.verdicts:
+    if route.client_ca is not None and certificate is not None and route.client_ca.id not in certificate.verification_errors:
         return "its client certificate was not verified against this CA"
     decision = evaluate_route(policy_request, identity, route, row.decided_at.timestamp())
     _compare(row, decision.outcome, decision_text.user_message(decision), report)

@@ -56,23 +56,23 @@ class ClientCertificates:
     def __repr__(self) -> str:
         return f"<ClientCertificates {len(self._valid_chains)} good chains>"
 
-    def with_verdict(self, request: PolicyRequest, authority: ClientAuthority | None, now: float) -> PolicyRequest:
-        """Return the request with the verdict of this authority on its certificate.  Previous verdicts are discarded."""
+    def with_verification(self, request: PolicyRequest, authority: ClientAuthority | None, now: float) -> PolicyRequest:
+        """Return the request with the result of verifying its certificate for this authority.  Previous results are discarded."""
         certificate = request.client_certificate
         if authority is None or certificate is None:
             return request
-        problem = self._problem(certificate.chain, authority, now)
-        return replace(request, client_certificate=replace(certificate, verdicts={authority.id: problem}))
+        error = self._verification_error(certificate.chain, authority, now)
+        return replace(request, client_certificate=replace(certificate, verification_errors={authority.id: error}))
 
-    def _problem(self, chain: tuple[bytes, ...], authority: ClientAuthority, now: float) -> str:
+    def _verification_error(self, chain: tuple[bytes, ...], authority: ClientAuthority, now: float) -> str:
         key = authority.id, chain
         known = self._valid_chains.get(key)
         if known is not None and known.first <= now <= known.last:
             return ""
-        verdict = verify(chain, authority.pem, now)
-        if not verdict.problem:
-            self._valid_chains.put(key, verdict, total_length(*chain))
-        return verdict.problem
+        validity = verify(chain, authority.pem, now)
+        if not validity.problem:
+            self._valid_chains.put(key, validity, total_length(*chain))
+        return validity.problem
 
 
 class CertificateHosts:

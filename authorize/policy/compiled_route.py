@@ -71,7 +71,7 @@ class CompiledRoute:
         return (*_compile_rules(self.route, "allow"), *self.policy_allow_rules)
 
     @cached_property
-    def needs_identity(self) -> bool:
+    def skips_anonymous_evaluation(self) -> bool:
         """Return whether access depends on the identity alone: anonymous requests are never allowed, and every user may sign in."""
         return self.client_ca is None and not self.has_policy and _ANONYMOUS_CRITERIA.isdisjoint(self.route.criteria)
 

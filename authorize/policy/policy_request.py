@@ -22,14 +22,14 @@ class ClientCertificate:
     """Certificate that a client presented, with proof of its key, in the TLS handshake.
 
     `fingerprint` is the SHA-256 of the certificate in hexadecimal, and `spki_hash` that of its public key in base64.  `chain` is DER, the
-    client's own first.  `verdicts` has the verification error by the id of an authority, "" if it is valid.
+    client's own first.  `verification_errors` has the error by the id of an authority, "" if it is valid.
     """
 
     fingerprint: str
     spki_hash: str
     subject: str
     chain: tuple[bytes, ...] = field(default=(), repr=False)
-    verdicts: Mapping[str, str] = field(default_factory=dict, hash=False)
+    verification_errors: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ class RouteTable:
     def __init__(
         self,
         by_host: dict[Address, HostRoutes],
-        conditions: CompileKey,
+        compile_key: CompileKey,
         reserved_hosts: frozenset[str] = frozenset(),
         compiled: "dict[int, AddressedRoute] | None" = None,
     ):
@@ -116,7 +116,7 @@ class RouteTable:
         self.ports = sorted({port for _, port, is_tunnel in by_host if port is not None and not is_tunnel})
         self.hosts = frozenset(host for host, _, _ in by_host)  # wildcards as they are written
         self._tunnel_hosts = frozenset(host for host, _, is_tunnel in by_host if is_tunnel)
-        self._conditions = conditions
+        self._compile_key = compile_key
 
     def __repr__(self) -> str:
         return f"<RouteTable {len(self._routes)} routes, {len(self._by_host)} hosts>"
@@ -140,8 +140,8 @@ class RouteTable:
 
         Raises ConfigError with every problem of every route.
         """
-        conditions = (client_ca, with_shadow, default_ports)
-        before = previous if previous is not None and previous._conditions == conditions else cls({}, conditions)
+        compile_key = (client_ca, with_shadow, default_ports)
+        before = previous if previous is not None and previous._compile_key == compile_key else cls({}, compile_key)
         problems: list[Problem] = []
         known: dict[int, AddressedRoute] = {}
         lists: defaultdict[Address, list[CompiledRoute]] = defaultdict(list)
@@ -158,7 +158,7 @@ class RouteTable:
                 lists[found.address].append(found.compiled)
         if problems:
             raise ConfigError(problems)
-        return cls({address: before._at(address, tuple(routes)) for address, routes in lists.items()}, conditions, reserved_hosts, known)
+        return cls({address: before._at(address, tuple(routes)) for address, routes in lists.items()}, compile_key, reserved_hosts, known)
 
     def _at(self, address: Address, routes: tuple[CompiledRoute, ...]) -> HostRoutes:
         """Return the routes of an address, reused if they are the same objects."""

@@ -91,7 +91,7 @@ class ExtAuthzServer:
         """
         service = self._service()
         plane, pipeline = service.data_plane, service.data_plane.pipeline
-        incoming = service.receive(head.scope(self._scheme))
+        incoming = service.build_incoming(head.scope(self._scheme))
         if service.find_handler(incoming) is not RequestHandler.DATA_PLANE or incoming.is_connect or b"upgrade" in incoming.headers:
             return None
         if not self._active_requests.can_reset or head.downstream.peer is None or is_misdirected(service, incoming, head.downstream):
@@ -118,8 +118,8 @@ class ExtAuthzServer:
         cluster = self._find_cluster(outgoing.upstream, verdict.route.route)
         if cluster is None or (outgoing.connection_use and not is_http2):
             return None  # gate dedicates a connection, or tracks whether the connection is authenticated
-        decision = await pipeline.evaluate_shadow(decision, context)
-        pipeline.recorder.record_allowed(decision)
+        decision = await pipeline.record_decision(decision, context)
+        pipeline.recorder.report_session_activity(decision)
         # Only now, because otherwise the embedded data plane traces the request.
         trace = None if (tracing := current_tracer()) is None else ProxiedTrace.start(tracing, context, outgoing)
         return ProxiedRequest(plane, context, decision, outgoing, head, cluster, service.request_counter, trace)

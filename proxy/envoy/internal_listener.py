@@ -48,7 +48,7 @@ class InternalListener:
             downstream = self._require_secret(scope["headers"])
             scope, tunnels = self._restore_client_request(scope, downstream)
             service = self._service()
-            if is_misdirected(service, incoming := service.receive(scope), downstream):
+            if is_misdirected(service, incoming := service.build_incoming(scope), downstream):
                 await _send_misdirected(incoming, send)
                 return
             await self._application(scope, receive, send)

@@ -13,7 +13,7 @@ from proxy.upstreams.outgoing_request import OutgoingRequest
 from proxy.upstreams.upstream_client import UpstreamClient
 from proxy.upstreams.upstream_exchange import StaleConnection, UpstreamExchange
 
-ResponseRule = Callable[[Sequence[Header]], list[Header]]
+ResponseHeaderFilter = Callable[[Sequence[Header]], list[Header]]
 
 # Most requests without a body are answered within this time, so they need no task that watches for a disconnect.
 WATCH_DELAY = 0.05  # seconds
@@ -48,14 +48,14 @@ class StreamHandle:
 class ForwardResult:
     """Result of forwarding a request.
 
-    `status` is None if the client disconnected before the upstream responded. `bytes_sent` counts the response body. `bytes_received` is
-    None unless the request became a tunnel.
+    `status` is None if the client disconnected before the upstream responded. `downstream_bytes_sent` counts the
+    response body. `downstream_bytes_received` is None unless the request became a tunnel.
     """
 
     status: int | None = None
-    bytes_sent: int = 0
+    downstream_bytes_sent: int = 0
     termination: TerminationReason = TerminationReason.COMPLETE
-    bytes_received: int | None = None
+    downstream_bytes_received: int | None = None
 
 
 # Takes over both connections after a requested protocol switch, and returns when they are closed.
@@ -64,10 +64,10 @@ UpgradeHandler = Callable[[UpstreamExchange, Sequence[Header], StreamHandle, For
 
 async def forward(
     request: OutgoingRequest,
-    client: UpstreamClient,
+    upstream_client: UpstreamClient,
     receive: Receive,
     send: Send,
-    response_headers: ResponseRule,
+    filter_response_headers: ResponseHeaderFilter,
     handle: StreamHandle,
     on_upgrade: UpgradeHandler | None = None,
     deferred: "DeferredWatches | None" = None,
@@ -83,14 +83,14 @@ async def forward(
     try:
         if not request.has_body:
             watch.start_deferred()
-        exchange, status, headers = await _send_request(request, client, watch)
+        exchange, status, headers = await _send_request(request, upstream_client, watch)
         if status == SWITCHING_PROTOCOLS and on_upgrade is not None:
             watch.stop()
             await on_upgrade(exchange, headers, handle, result)
         else:
             if request.is_default_timeout and _is_event_stream(headers):
                 watch.disable_timeout()
-            await _stream_response(exchange, send, status, response_headers(headers), result)
+            await _stream_response(exchange, send, status, filter_response_headers(headers), result)
         return result
     except asyncio.CancelledError:
         result.termination = watch.cancellation_reason()
@@ -105,20 +105,20 @@ async def forward(
         if watch.exchange is not None:
             watch.exchange.close()
     if result.status is None and result.termination is TerminationReason.TIMEOUT:
-        raise client.upstream_errors.timeout(request.upstream.endpoint)
+        raise upstream_client.upstream_errors.record_timeout(request.upstream.endpoint)
     await _abort_response(result, send)
     return result
 
 
 async def _send_request(
-    request: OutgoingRequest, client: UpstreamClient, watch: "DisconnectWatch"
+    request: OutgoingRequest, upstream_client: UpstreamClient, watch: "DisconnectWatch"
 ) -> tuple[UpstreamExchange, int, Sequence[Header]]:
     """Send a request and return its exchange, status and response headers.
 
     Retry once on a new connection if the idle one was closed, the method is idempotent and no part of the body was sent.
     """
     try:
-        return await _send_once(request, client, watch)
+        return await _send_once(request, upstream_client, watch)
     except StaleConnection:
         if request.method not in IDEMPOTENT or watch.upload_started:
             raise
@@ -126,15 +126,15 @@ async def _send_request(
             watch.pause_upload()
         if request.statistics is not None:
             request.statistics.retries += 1
-        return await _send_once(request, client, watch, force_new=True)
+        return await _send_once(request, upstream_client, watch, force_new=True)
 
 
 async def _send_once(
-    request: OutgoingRequest, client: UpstreamClient, watch: "DisconnectWatch", *, force_new: bool = False
+    request: OutgoingRequest, upstream_client: UpstreamClient, watch: "DisconnectWatch", *, force_new: bool = False
 ) -> tuple[UpstreamExchange, int, Sequence[Header]]:
     if watch.exchange is not None:
         watch.exchange.close()
-    exchange = watch.exchange = await client.open(request, force_new=force_new)
+    exchange = watch.exchange = await upstream_client.open(request, force_new=force_new)
     if request.has_body:
         watch.start_upload()
     return exchange, *await exchange.response()
@@ -150,7 +150,7 @@ async def _stream_response(exchange: UpstreamExchange, send: Send, status: int, 
     while more_body:
         chunk, more_body = await exchange.read()
         await send({"type": "http.response.body", "body": chunk, "more_body": more_body})
-        result.bytes_sent += len(chunk)
+        result.downstream_bytes_sent += len(chunk)
 
 
 async def _abort_response(result: ForwardResult, send: Send) -> None:

@@ -63,6 +63,6 @@ async def tunnel_tcp(
             tunnel.upstream.connection.abort()
     with metrics.tunnels.labels(name).track_inprogress():
         await run_tunnel(tunnel, client_prefix, b"", limits.lifetime, handle, result)
-    metrics.tunnel_bytes.labels(name, "up").inc(result.bytes_received or 0)
-    metrics.tunnel_bytes.labels(name, "down").inc(result.bytes_sent)
+    metrics.tunnel_bytes.labels(name, "up").inc(result.downstream_bytes_received or 0)
+    metrics.tunnel_bytes.labels(name, "down").inc(result.downstream_bytes_sent)
     return result

@@ -278,4 +278,4 @@ async def run_tunnel(
     finally:
         tunnel.stop()
         result.termination = tunnel.termination
-        result.bytes_sent, result.bytes_received = tunnel.upstream.bytes_read, tunnel.client.bytes_read
+        result.downstream_bytes_sent, result.downstream_bytes_received = tunnel.upstream.bytes_read, tunnel.client.bytes_read

@@ -43,7 +43,7 @@ class Lifecycle(Protocol):
 
 
 class TunnelProtocol(Protocol):
-    """Protocol that takes a connection over: asyncio's, without `connection_made` and with `stopped`."""
+    """Protocol that takes a connection over: asyncio's, without `connection_made` and with `on_shutdown`."""
 
     def data_received(self, data: bytes) -> None: ...
     def pause_writing(self) -> None: ...
@@ -120,7 +120,7 @@ class ListenerContext:
     is_stopping: bool = False
     all_closed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def record_rejection(self, status: int) -> None:
+    def count_rejection(self, status: int) -> None:
         """Count a rejection for which no request could be parsed."""
         self.on_request_complete(b"", b"", status, 0.0, 0, 0)
 

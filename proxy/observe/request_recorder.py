@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from authorize.decision_log.decision_log import DecisionLog, DecisionLogEntry, OnSeen, failure_outcome
+from authorize.decision_log.decision_log import DecisionLog, DecisionLogEntry, OnSessionActivity, failure_outcome
 from authorize.policy.decision import Decision
 from authorize.policy.identity import Identity
 from authorize.policy.mcp_message import McpMessage
@@ -55,7 +55,7 @@ class RequestContext:
         if self.total_seconds is not None:
             fields["duration_ms"] = round(self.total_seconds * 1000, 2)
         if (decision := self.decision) is not None:
-            check = decision.check
+            check = decision.authorization
             fields |= decision_fields(check.decision)
             fields |= identity_fields(check.identity)
             if check.token_error:
@@ -64,9 +64,9 @@ class RequestContext:
             if decision.sources is not None:
                 fields["data_version"] = decision.sources.version
         if self.result is not None:
-            fields |= {"bytes_sent": self.result.bytes_sent, "ending": self.result.termination.value}
-            if self.result.bytes_received is not None:
-                fields["bytes_received"] = self.result.bytes_received
+            fields |= {"bytes_sent": self.result.downstream_bytes_sent, "ending": self.result.termination.value}
+            if self.result.downstream_bytes_received is not None:
+                fields["bytes_received"] = self.result.downstream_bytes_received
         if self.log_detail:
             fields["problem"] = self.log_detail
         return fields
@@ -90,11 +90,11 @@ class RequestRecorder:
     """Recorder of requests, which also reports the activity of sessions."""
 
     decisions: DecisionLog
-    on_session_activity: OnSeen
+    on_session_activity: OnSessionActivity
 
-    def record_allowed(self, decision: RequestDecision) -> None:
+    def report_session_activity(self, decision: RequestDecision) -> None:
         """Report the activity of the session of an allowed request."""
-        if decision.check.identity is not None:
+        if decision.authorization.identity is not None:
             self.on_session_activity(decision.session_id, decision.now, decision.incoming.request.host_port)
 
     def record(self, context: RequestContext) -> None:
@@ -105,14 +105,16 @@ class RequestRecorder:
         is_error = bool(context.log_detail) or (result is not None and result.termination is TerminationReason.UPSTREAM_RESET)
         log_access_lazy(logging.WARNING if is_error else logging.INFO, context.log_fields)
         if active_span() is not None:
-            check = context.decision.check if context.decision is not None else None
+            check = context.decision.authorization if context.decision is not None else None
             finish_root_span(context.incoming, check, context.status, is_error=is_error)
         if context.decision_seconds is not None:
             self._log_decision(context, context.decision_seconds)
 
     def _log_decision(self, context: RequestContext, seconds: float) -> None:
         request_decision, incoming = context.decision, context.incoming
-        check, shadow_outcome = (request_decision.check, request_decision.shadow_outcome) if request_decision is not None else (None, None)
+        check, shadow_outcome = (
+            (request_decision.authorization, request_decision.shadow_outcome) if request_decision is not None else (None, None)
+        )
         decision, identity, token_error = (check.decision, check.identity, check.token_error) if check is not None else (None, None, "")
         if not self.decisions.should_log(decision, identity, token_error, shadow_outcome):
             return

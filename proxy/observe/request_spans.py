@@ -112,7 +112,7 @@ def upstream_span(outgoing: OutgoingRequest) -> AnySpan:
 
 
 def record_forward_result(span: AnySpan, result: ForwardResult) -> None:
-    span.set_attributes({"gate.ending": result.termination.value, "gate.bytes_sent": result.bytes_sent})
+    span.set_attributes({"gate.ending": result.termination.value, "gate.bytes_sent": result.downstream_bytes_sent})
     if result.status is not None:
         set_status(span, result.status)
     if result.termination in (TerminationReason.UPSTREAM_RESET, TerminationReason.TIMEOUT):

@@ -18,7 +18,7 @@ from foundation.errors import (
 from foundation.telemetry.http_metrics import CLIENT_CLOSED
 from foundation.telemetry.tracing.spans import active_span
 from foundation.web.asgi_types import Header, Receive, Send
-from proxy.forwarding.http_forwarding import ForwardResult, ResponseRule, StreamHandle, UpgradeHandler, forward
+from proxy.forwarding.http_forwarding import ForwardResult, ResponseHeaderFilter, StreamHandle, UpgradeHandler, forward
 from proxy.forwarding.tcp_tunnel import TunnelLimits, tunnel_tcp
 from proxy.incoming_request import IncomingRequest
 from proxy.mcp.endpoint_reader import McpEndpointReader
@@ -48,7 +48,7 @@ MAX_TUNNELS_PER_CLIENT = 1024
 class EmbeddedDataPlane:
     def __init__(self, options: Options, pipeline: AuthorizationPipeline, resources: SharedResources):
         self.pipeline, self._resources = pipeline, resources
-        self.streams, self.upstream_errors = resources.streams, resources.client.upstream_errors
+        self.streams, self.upstream_errors = resources.streams, resources.upstream_client.upstream_errors
         table = pipeline.authorizer.routes
         self.forwarding_table: ForwardingTable = ForwardingTable(
             table.routes(), options, resources.forwarding_table, table.identity_header_names
@@ -68,10 +68,10 @@ class EmbeddedDataPlane:
             if isinstance(verdict, SignIn):
                 verdict = attach_saved_form(verdict, await self._save_form(decision, receive), decision.incoming)
             if isinstance(verdict, Forward):
-                pipeline.recorder.record_allowed(decision)
+                pipeline.recorder.report_session_activity(decision)
                 context.result = await self._forward(context, decision, verdict, receive, send)
             else:
-                added = self.forwarding_table.response_headers.added
+                added = self.forwarding_table.response_header_rules.added
                 context.record_response(verdict, await pipeline.renderer.send(decision.incoming, verdict, send, decision.now, added))
         except (AccessRevoked, BadRequest, BrokerError, UpstreamCredentialsUnavailable, UpstreamError) as error:
             if isinstance(error, NoHealthyUpstream):
@@ -93,14 +93,14 @@ class EmbeddedDataPlane:
         credentials: tuple[Header, ...] = ()
         if forwarding.needs_upstream_credentials:
             credentials = await self.pipeline.authorizer.credentials_for(
-                decision.check, decision.incoming.request, decision.incoming.cookies
+                decision.authorization, decision.incoming.request, decision.incoming.cookies
             )
         hash_key = self._hash_key(forwarding.cluster, decision) if forwarding.cluster is not None else ""
         return forwarding.build_request(decision.incoming, verdict, credentials, hash_key)
 
     async def _save_form(self, decision: RequestDecision, receive: Receive) -> SavedForm | NotSaved | None:
         # Because only Envoy forwards to upstream_http2 routes, this data plane could not replay the form.
-        incoming, route = decision.incoming, decision.check.decision.route
+        incoming, route = decision.incoming, decision.authorization.decision.route
         is_replayable = route is None or not route.route.upstream_http2
         return await self.saved_forms.save(incoming, receive, decision.now, is_replayable=is_replayable)
 
@@ -130,7 +130,7 @@ class EmbeddedDataPlane:
         return result
 
     def _list_filter(self, context: RequestContext, decision: RequestDecision, outgoing: OutgoingRequest, send: Send) -> ListFilter | None:
-        incoming, compiled = decision.incoming, decision.check.decision.route
+        incoming, compiled = decision.incoming, decision.authorization.decision.route
         is_get = incoming.request.method == "GET"
         if compiled is None or not needs_filter(compiled.route, incoming.request.method, incoming.request.mcp):
             return None
@@ -138,7 +138,7 @@ class EmbeddedDataPlane:
             outgoing.headers = accept_identity(outgoing.headers)
 
         async def allowed(calls: Sequence[McpMessage]) -> Sequence[bool]:
-            return await self.pipeline.authorizer.allowed_calls(incoming.request, decision.check, incoming.cookies, calls)
+            return await self.pipeline.authorizer.allowed_calls(incoming.request, decision.authorization, incoming.cookies, calls)
 
         async def refuse(reason: str) -> None:
             error = McpRejected(REFUSED, reason, status=UpstreamError.status)
@@ -150,11 +150,13 @@ class EmbeddedDataPlane:
         self, outgoing: OutgoingRequest, receive: Receive, send: Send, handle: StreamHandle, upgrade_handler: UpgradeHandler | None = None
     ) -> Awaitable[ForwardResult]:
         """Forward a tracked request over gate's connections.  Raises UpstreamError and AccessRevoked only before a response is sent."""
-        rule, resources = self._response_header_filter(outgoing), self._resources
-        return forward(outgoing, resources.client, receive, send, rule, handle, upgrade_handler, resources.deferred_watches)
+        filter_headers, resources = self._response_header_filter(outgoing), self._resources
+        return forward(
+            outgoing, resources.upstream_client, receive, send, filter_headers, handle, upgrade_handler, resources.deferred_watches
+        )
 
-    def _response_header_filter(self, outgoing: OutgoingRequest) -> ResponseRule:
-        return (outgoing.response_headers or self.forwarding_table.response_headers).filter
+    def _response_header_filter(self, outgoing: OutgoingRequest) -> ResponseHeaderFilter:
+        return (outgoing.response_header_rules or self.forwarding_table.response_header_rules).filter
 
     async def _tunnel_tcp(self, decision: RequestDecision, verdict: Forward, receive: Receive) -> ForwardResult:
         """Tunnel a CONNECT to the route's upstream.  The request never selects the address, so gate is no open relay."""
@@ -164,7 +166,7 @@ class EmbeddedDataPlane:
             raise TooManyTunnels(f"{MAX_TUNNELS_PER_CLIENT} tunnels are already open")
         forwarding = self.forwarding_table.for_route(compiled)
         upstream, selection = forwarding.select_upstream(self._hash_key(forwarding.cluster, decision))
-        family, headers = self._resources.client.family, [(b"x-request-id", incoming.request_id.encode())]
+        family, headers = self._resources.upstream_client.family, [(b"x-request-id", incoming.request_id.encode())]
         limits = TunnelLimits(None if forwarding.is_default_timeout else forwarding.timeout, forwarding.idle_timeout)
         statistics = forwarding.statistics
         dial_upstream = partial(dial, upstream, selection, family, self.upstream_errors, statistics=statistics)
@@ -182,16 +184,16 @@ class EmbeddedDataPlane:
         return TrackedStream(self.streams, decision, selection, statistics)
 
     def _record_no_healthy_upstream(self, decision: RequestDecision | None) -> None:
-        if decision is None or decision.check.decision.route is None:
+        if decision is None or decision.authorization.decision.route is None:
             return
-        if (statistics := self.forwarding_table.for_route(decision.check.decision.route).statistics) is not None:
+        if (statistics := self.forwarding_table.for_route(decision.authorization.decision.route).statistics) is not None:
             statistics.record_none_healthy(NoHealthyUpstream.status)
 
     def _hash_key(self, cluster: Cluster | None, decision: RequestDecision) -> str:
         """Return the key for sticky load balancing: the session id, or the client address without an identity."""
         if cluster is None or not cluster.is_sticky:
             return ""
-        return decision.session_id if decision.check.identity is not None else decision.incoming.client_address
+        return decision.session_id if decision.authorization.identity is not None else decision.incoming.client_address
 
     async def reauthorize(self, incoming: IncomingRequest) -> float:
         """Authorize a running request again.  Return the time until which it stays allowed (Unix seconds), or 0 if it no longer is.
@@ -203,7 +205,7 @@ class EmbeddedDataPlane:
             verdict = self.pipeline.verdicts.build(decision)
         except (BadRequest, NoIdentity):
             return 0.0
-        return decision.check.valid_until if isinstance(verdict, Forward) else 0.0
+        return decision.authorization.valid_until if isinstance(verdict, Forward) else 0.0
 
 
 def _takeover_extension(incoming: IncomingRequest) -> dict[str, Any]:

@@ -45,15 +45,15 @@ class ExtAuthzResponder(CheckResponder):
             if request.parse_error is not None:
                 raise request.parse_error
             decision = await self._pipeline.authorize(context)
-            require_same_route(decision.check, request.route_id)
+            require_same_route(decision.authorization, request.route_id)
         except GateError as error:
             return deny_for_error(error, Enforcer.EXT_AUTHZ)
         verdict = self._pipeline.verdicts.build(decision, Enforcer.EXT_AUTHZ)
         if not isinstance(verdict, Forward):
             return verdict
-        self._pipeline.recorder.record_allowed(decision)
+        self._pipeline.recorder.report_session_activity(decision)
         return OkResponse(
-            decision.check.decision.outcome, verdict.route.id, verdict.identity_headers, *self._header_mutations(request, verdict)
+            decision.authorization.decision.outcome, verdict.route.id, verdict.identity_headers, *self._header_mutations(request, verdict)
         )
 
     def _header_mutations(self, request: EnvoyRequest, verdict: Forward) -> tuple[tuple[Header, ...], tuple[bytes, ...]]:

@@ -59,7 +59,7 @@ class ForwardAuth:
             decision = await pipeline.authorize(context)
             verdict = pipeline.verdicts.build(decision, enforcer)
             if isinstance(verdict, Forward):
-                pipeline.recorder.record_allowed(decision)
+                pipeline.recorder.report_session_activity(decision)
                 context.status = 200
                 await send_response(send, 200, self._allow_headers(decision, verdict), b"")
                 return
@@ -117,7 +117,7 @@ class ForwardAuth:
         return [*headers, (b"x-request-id", incoming.request_id.encode()), *self._cache_headers(decision, verdict.route)]
 
     def _cache_headers(self, decision: RequestDecision, route: CompiledRoute) -> Headers:
-        seconds, identity = self._cache_seconds, decision.check.identity
+        seconds, identity = self._cache_seconds, decision.authorization.identity
         if route.has_policy or route.is_time_dependent or is_per_request(route.route):
             # Because the decision may differ for the next request, or at another time.
             seconds = 0

@@ -36,43 +36,44 @@ class AuthorizationPipeline:
         self._streams = resources.streams
 
     async def authorize(self, context: RequestContext) -> RequestDecision:
-        """Authorize a request, then evaluate shadow mode, which does not change the decision.
+        """Authorize a request, then record its decision and evaluate shadow mode, which does not change it.
 
         Raises BadRequest if the request is ambiguous, and BrokerError.
         """
-        return await self.evaluate_shadow(await self.authorize_only(context), context)
+        return await self.record_decision(await self.authorize_only(context), context)
 
     async def authorize_only(self, context: RequestContext) -> RequestDecision:
         """Authorize without shadow outcome and metrics, for a caller that records them in another context of the same request."""
         incoming, change_count, started_at = context.incoming, self._streams.change_count, time.perf_counter()
         check = self.authorizer.check(incoming.request, incoming.cookies, incoming.request_id)
         try:
-            checked = await (check if active_span() is None else authorize_span(check))
+            authorization = await (check if active_span() is None else authorize_span(check))
         finally:
             context.decision_seconds = time.perf_counter() - started_at
-        if (route := checked.decision.route) is not None and route.route.mcp is not None:
+        if (route := authorization.decision.route) is not None and route.route.mcp is not None:
             incoming.is_mcp = is_mcp_endpoint(route.route, incoming.request.path)
-        context.decision = decision = RequestDecision(incoming, checked, self.clock(), change_count)
+        context.decision = decision = RequestDecision(incoming, authorization, self.clock(), change_count)
         return decision
 
-    async def evaluate_shadow(self, decision: RequestDecision, context: RequestContext) -> RequestDecision:
-        """Return the decision with its shadow outcome.  Counts the decision and logs the shadow outcome, so call it once per request."""
-        _count(decision.check.decision)
+    async def record_decision(self, decision: RequestDecision, context: RequestContext) -> RequestDecision:
+        """Count the decision, and return it with its shadow outcome, which is logged.  Must be called once per request."""
+        _count(decision.authorization.decision)
         if message := decision.incoming.request.mcp:
-            _mcp_counter.count(message, decision.check.decision)
-        if not self.authorizer.has_shadow:
-            return decision
-        incoming, check = decision.incoming, decision.check
-        shadow_outcome = await self.authorizer.evaluate_shadow(incoming.request, check, incoming.cookies)
+            _mcp_counter.count(message, decision.authorization.decision)
+        return await self._evaluate_shadow(decision, context) if self.authorizer.has_shadow else decision
+
+    async def _evaluate_shadow(self, decision: RequestDecision, context: RequestContext) -> RequestDecision:
+        incoming, authorization = decision.incoming, decision.authorization
+        shadow_outcome = await self.authorizer.evaluate_shadow(incoming.request, authorization, incoming.cookies)
         if shadow_outcome is not None:
             context.decision = decision = replace(decision, shadow_outcome=shadow_outcome)
-            log_shadow_outcome(incoming.request_id, check.decision, check.identity, shadow_outcome)
+            log_shadow_outcome(incoming.request_id, authorization.decision, authorization.identity, shadow_outcome)
         return decision
 
     async def reauthorize(self, incoming: IncomingRequest) -> RequestDecision:
         """Authorize a forwarded request again.  Nothing is recorded, because it is not a new request."""
-        check = await self.authorizer.check(incoming.request, incoming.cookies)
-        return RequestDecision(incoming, check, self.clock(), self._streams.change_count)
+        authorization = await self.authorizer.check(incoming.request, incoming.cookies)
+        return RequestDecision(incoming, authorization, self.clock(), self._streams.change_count)
 
 
 _mcp_counter = McpDecisionCounter()

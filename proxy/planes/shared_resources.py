@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from authorize.decision_log.decision_log import DecisionLog, OnSeen
+from authorize.decision_log.decision_log import DecisionLog, OnSessionActivity
 from config.options import Options
 from databroker.broker_client import BrokerClient
 from proxy.forwarding.http_forwarding import DeferredWatches
@@ -22,9 +22,9 @@ class SharedResources:
     """
 
     decisions: DecisionLog = field(default_factory=lambda: DecisionLog(lambda entries: None))
-    client: UpstreamClient = field(default_factory=UpstreamClient)
+    upstream_client: UpstreamClient = field(default_factory=UpstreamClient)
     streams: OpenStreams = field(default_factory=OpenStreams)
-    on_session_activity: OnSeen = lambda session_id, now, host: None
+    on_session_activity: OnSessionActivity = lambda session_id, now, host: None
     broker: BrokerClient | None = None  # stores forms that are sent without a session; None: forms are not saved
     statistics: ActiveRouteStatistics = field(default_factory=ActiveRouteStatistics)
     deferred_watches: DeferredWatches = field(default_factory=DeferredWatches)
@@ -32,17 +32,17 @@ class SharedResources:
     health: HealthChecks = field(init=False)
 
     def __post_init__(self) -> None:
-        self.health = HealthChecks(self.client)
+        self.health = HealthChecks(self.upstream_client)
 
     def reconfigure(self, options: Options, forwarding_table: ForwardingTable | None) -> None:
         """Switch to a configuration.  Must be called on the event loop."""
         self.forwarding_table = forwarding_table
-        self.client.reconfigure(options.dns_lookup_family)
-        self.client.upstream_errors.clear()
+        self.upstream_client.reconfigure(options.dns_lookup_family)
+        self.upstream_client.upstream_errors.clear()
         serves_routes = options.services in ("all", "proxy")
         self.health.update(forwarding_table.clusters.members() if forwarding_table is not None and serves_routes else ())
         self.statistics.activate(forwarding_table.activate_statistics() if forwarding_table is not None and serves_routes else ())
 
     async def close(self) -> None:
         self.health.close()
-        await self.client.close()
+        await self.upstream_client.close()

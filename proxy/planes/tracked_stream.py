@@ -53,7 +53,7 @@ class TrackedStream:
 def open_stream(streams: OpenStreams, decision: RequestDecision) -> Stream:
     """Open the stream of a forwarded request.  The caller must close it with `streams.close`."""
     # Because no record is deleted when a token expires, only the clock can end its stream.
-    identity, route = decision.check.identity, decision.check.decision.route
+    identity, route = decision.authorization.identity, decision.authorization.decision.route
     is_token = identity is not None and identity.is_bearer
     expires_by_time = is_token or (route is not None and route.is_time_dependent)
     return streams.open(
@@ -62,7 +62,7 @@ def open_stream(streams: OpenStreams, decision: RequestDecision) -> Stream:
         decision.change_count,
         expires_by_time=expires_by_time,
         needs_provider=is_token,
-        expires_at=decision.check.valid_until,
+        expires_at=decision.authorization.valid_until,
     )
 
 
@@ -78,6 +78,6 @@ def record_termination(statistics: RouteStatistics, termination: TerminationReas
 
 def record_tunnel_bytes(statistics: RouteStatistics, result: ForwardResult) -> None:
     """Add the bytes of a tunnel; do nothing for a result without them."""
-    if result.bytes_received is not None:
-        statistics.sent_bytes += result.bytes_received
-        statistics.received_bytes += result.bytes_sent
+    if result.downstream_bytes_received is not None:
+        statistics.upstream_bytes_sent += result.downstream_bytes_received
+        statistics.upstream_bytes_received += result.downstream_bytes_sent

@@ -34,11 +34,11 @@ from proxy.upgrades import HandshakeRefused
 from proxy.verdict import Deny, McpErrorDetails
 
 INVALID_TOKEN = Message("The token in the Authorization header is not valid for this application.")
-INVALID_TOKEN_HINT = Message("It may have expired, been rotated or revoked, or belong to another application.")
-SIGN_IN_HINT = Message("Sign in, then try again.")
-TUNNEL_HINT = "Send `Authorization: Gate <token>`; `gate tunnel {}` signs you in with a browser and does that."
-FORBIDDEN_HINT = Message("If you need access, contact your administrator.")
-CERTIFICATE_HINT = Message("Choose the certificate that you were given for this application, or ask your administrator for one.")
+INVALID_TOKEN_ADVICE = Message("It may have expired, been rotated or revoked, or belong to another application.")
+SIGN_IN_ADVICE = Message("Sign in, then try again.")
+TUNNEL_ADVICE = "Send `Authorization: Gate <token>`; `gate tunnel {}` signs you in with a browser and does that."
+FORBIDDEN_ADVICE = Message("If you need access, contact your administrator.")
+CERTIFICATE_ADVICE = Message("Choose the certificate that you were given for this application, or ask your administrator for one.")
 # Below /.gate/ of the authenticate host.
 EXPLANATION_PATH = "admin/authorize/loggeddecision/explain/?request="
 ACCESS_REQUEST_PATH = "access?route="
@@ -46,19 +46,19 @@ ACCESS_REQUEST_PATH = "access?route="
 FORM_NOT_SAVED = Message(
     "Your session has ended, so the application did not receive your form. gate could not keep it, because %(reason)s."
 )
-FORM_NOT_SAVED_HINT = Message("Before you sign in, go back and copy what you wrote.")
+FORM_NOT_SAVED_ADVICE = Message("Before you sign in, go back and copy what you wrote.")
 
 SIGN_IN_LOOP = Message("Sign-in keeps failing: your browser does not keep the session cookie.")
-SIGN_IN_LOOP_HINT = Message(
+SIGN_IN_LOOP_ADVICE = Message(
     "Your browser may block or delete cookies of this site, for example in a private window or because of an extension. "
     "If the problem continues, contact your administrator and include the request id below."
 )
 RETRY_LATER = Message("Try again in a moment.")
 NOT_SIGNED_IN = Message("You are not signed in.")
-FORM_GONE_HINT = Message("Check whether it has arrived before you write it again.")
-IMPERSONATION_HINT = Message("Sign in on another page of the application.")
+FORM_GONE_ADVICE = Message("Check whether it has arrived before you write it again.")
+IMPERSONATION_ADVICE = Message("Sign in on another page of the application.")
 EXPOSED_TO_AGENTS = b"WWW-Authenticate, Mcp-Session-Id, Retry-After"
-TOO_MANY_TUNNELS_HINT = "Close some, or use one for several things."
+TOO_MANY_TUNNELS_ADVICE = "Close some, or use one for several things."
 
 
 class Denials:
@@ -81,14 +81,14 @@ class Denials:
         match decision.outcome:
             case Outcome.FORBIDDEN:
                 route_message = decision.route.route.refusal_message if decision.route is not None else None
-                advice = _hint(check.identity, route_message or FORBIDDEN_HINT)
+                advice = _advice_for(check.identity, route_message or FORBIDDEN_ADVICE)
                 challenge = denied_token_challenge(check, incoming.request.host_port)
                 refusal = Deny(403, user_message(decision), advice, challenge, links=self._page_links(incoming, check), extra_headers=cors)
                 return self._mcp_refusal(incoming, check, refusal) if incoming.is_mcp and not incoming.is_navigation else refusal
             case Outcome.CERTIFICATE:
                 # Because a client can present another certificate only on a new connection.
                 headers = [(b"connection", b"close"), *cors]
-                return Deny(495, user_message(decision), CERTIFICATE_HINT, extra_headers=headers)
+                return Deny(495, user_message(decision), CERTIFICATE_ADVICE, extra_headers=headers)
             case _:
                 is_tunnels = has_tunnels and not incoming.is_connect and self._authorize.routes.has_tunnels_for(incoming.request.host)
                 return tcp_only(incoming) if is_tunnels else UNKNOWN_ADDRESS
@@ -101,7 +101,7 @@ class Denials:
 
     def invalid_token(self, incoming: IncomingRequest, check: AuthorizationResult) -> Deny:
         challenge = resource_challenge(check.decision.route, incoming.request.host_port, error="invalid_token") or check.challenge
-        return Deny(401, INVALID_TOKEN, INVALID_TOKEN_HINT, challenge, extra_headers=self._cors(incoming, check.decision))
+        return Deny(401, INVALID_TOKEN, INVALID_TOKEN_ADVICE, challenge, extra_headers=self._cors(incoming, check.decision))
 
     def unauthorized(self, incoming: IncomingRequest, check: AuthorizationResult) -> Deny:
         """Return the 401 for a client that can't be redirected to sign-in: a script, a client application or another proxy."""
@@ -119,12 +119,12 @@ class Denials:
             challenge = auth_challenges.INVALID_TOKEN if is_invalid else challenge
             error = "invalid_token" if is_invalid else ""
             challenge = resource_challenge(decision.route, incoming.request.host_port, error=error) or challenge
-        advice = TUNNEL_HINT.format(incoming.request.host_port) if incoming.is_connect else SIGN_IN_HINT
+        advice = TUNNEL_ADVICE.format(incoming.request.host_port) if incoming.is_connect else SIGN_IN_ADVICE
         return Deny(401, reason, advice, challenge, extra_headers=self._cors(incoming, decision))
 
     def sign_in_loop(self, incoming: IncomingRequest, scheme: str) -> Deny:
         links = ((Message("Try again"), return_url(incoming, scheme)), self._account_link)
-        return Deny(400, SIGN_IN_LOOP, SIGN_IN_LOOP_HINT, links=links, extra_headers=[(b"set-cookie", self._clear_loop.encode())])
+        return Deny(400, SIGN_IN_LOOP, SIGN_IN_LOOP_ADVICE, links=links, extra_headers=[(b"set-cookie", self._clear_loop.encode())])
 
     def _page_links(self, incoming: IncomingRequest, check: AuthorizationResult) -> tuple[tuple[str, str], ...]:
         """Return the links of a 403.  Only administrators get the link to the explanation, because others can't open it."""
@@ -179,12 +179,12 @@ def form_not_saved(incoming: IncomingRequest, scheme: str, form: NotSaved) -> De
     return Deny(
         401,
         FORM_NOT_SAVED.with_params(reason=form.reason),
-        FORM_NOT_SAVED_HINT,
+        FORM_NOT_SAVED_ADVICE,
         links=((Message("Sign in"), return_url(incoming, scheme)),),
     )
 
 
-def _hint(identity: Identity | None, advice: str) -> str:
+def _advice_for(identity: Identity | None, advice: str) -> str:
     if identity is None:
         return advice
     return Message("You are signed in as %(user)s. %(advice)s", user=identity.display_name, advice=advice)
@@ -198,12 +198,12 @@ class TooManyTunnels(BadRequest):
 # Texts that only client applications receive are not translated.
 _ERROR_MESSAGES: tuple[tuple[type[GateError], Message, str], ...] = (
     (HandshakeRefused, Message("This upgrade is refused: %(error)s."), ""),
-    (TooManyTunnels, Message("Too many tunnels are open: %(error)s."), TOO_MANY_TUNNELS_HINT),
-    (FormGone, Sentence("%(error)s."), FORM_GONE_HINT),
+    (TooManyTunnels, Message("Too many tunnels are open: %(error)s."), TOO_MANY_TUNNELS_ADVICE),
+    (FormGone, Sentence("%(error)s."), FORM_GONE_ADVICE),
     (BadRequest, Message("This request can't be processed: %(error)s."), ""),
-    (AccessRevoked, Message("Your access ended during this request."), SIGN_IN_HINT),
+    (AccessRevoked, Message("Your access ended during this request."), SIGN_IN_ADVICE),
     (BrokerError, Message("Your session can't be read right now."), RETRY_LATER),
-    (NoIdentity, Message("The application behind this address needs your identity: %(error)s."), IMPERSONATION_HINT),
+    (NoIdentity, Message("The application behind this address needs your identity: %(error)s."), IMPERSONATION_ADVICE),
     (UpstreamCredentialsUnavailable, Message("gate could not authenticate to the application behind this address."), RETRY_LATER),
     (FileDescriptorsExhausted, Message("The service is overloaded."), RETRY_LATER),
     (UpstreamTimeout, Message("The application behind this address did not answer in time."), RETRY_LATER),

@@ -56,7 +56,7 @@ async def send_denial(incoming: IncomingRequest, denial: Deny, send: Send) -> in
     if incoming.is_grpc:
         await send_grpc_error(send, status, denial.reason, denial.headers)
         return status
-    accept = "application/json" if incoming.is_programmatic else incoming.header(b"accept") or "text/plain" * incoming.is_connect
+    accept = "application/json" if incoming.is_script_request else incoming.header(b"accept") or "text/plain" * incoming.is_connect
     # The raw path, because the path itself may be invalid.
     accept = PROBLEM if is_api_path((incoming.scope.get("raw_path") or b"").decode("latin-1")) else accept
     brand, help_links = incoming.site.brand, incoming.site.help_links(incoming.request.host_port, incoming.request_id)
@@ -66,7 +66,7 @@ async def send_denial(incoming: IncomingRequest, denial: Deny, send: Send) -> in
         incoming.request_id,
         accept,
         language=preferred_language(incoming.header(b"accept-language")),
-        advice=denial.hint,
+        advice=denial.advice,
         links=denial.links,
         help_links=help_links,
         brand=brand,

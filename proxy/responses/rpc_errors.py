@@ -7,7 +7,7 @@ from proxy.verdict import Deny
 
 def rpc_error(refusal: Deny, rpc_id: str | int | None, request_id: str) -> bytes:
     """Return the JSON-RPC error of a refusal, with the id of the message, and in `data` what a person can do about it."""
-    details, hint = refusal.rpc_error, f" {refusal.hint}" if refusal.hint else ""
+    details, advice = refusal.rpc_error, f" {refusal.advice}" if refusal.advice else ""
     data = {
         "status": refusal.status,
         "reason": str(refusal.reason),
@@ -17,7 +17,7 @@ def rpc_error(refusal: Deny, rpc_id: str | int | None, request_id: str) -> bytes
     }
     error = {
         "code": details.code,
-        "message": f"{refusal.reason}{hint}",
+        "message": f"{refusal.reason}{advice}",
         "data": {name: value for name, value in data.items() if value},
     }
     return json.dumps({"jsonrpc": "2.0", "id": rpc_id, "error": error}).encode() + b"\n"

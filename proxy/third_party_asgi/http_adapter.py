@@ -8,7 +8,7 @@ from typing import Any
 from foundation.telemetry.http_metrics import CLIENT_CLOSED
 from foundation.web.asgi_types import Application, AsgiMessage, Receive, Send, respond
 from proxy.forwarding.http_forwarding import ABORT
-from proxy.listener.http1.rejection_log import record_rejection
+from proxy.listener.http1.rejection_log import log_listener_rejection
 from proxy.listener.http1.request_head import RequestRejected
 from proxy.listener.http1.response_head import ResponseHead
 from proxy.listener.listener_context import OnRequestComplete
@@ -28,7 +28,7 @@ async def serve_http(
     try:
         strict = strict_scope(scope)
     except RequestRejected as rejection:
-        record_rejection(rejection, scope.get("client"))
+        log_listener_rejection(rejection, scope.get("client"))
         on_request_complete(b"", b"", rejection.status, 0.0, 0, 0)
         await send_rejection(rejection, send)
         return

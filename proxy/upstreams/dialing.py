@@ -53,7 +53,7 @@ async def _connect(upstream: Upstream, family: int, upstream_errors: UpstreamErr
                 lambda: protocol, upstream.host, upstream.port or 0, family=family, happy_eyeballs_delay=_HAPPY_EYEBALLS_DELAY
             )
     except OSError as error:  # includes timeouts
-        raise upstream_errors.connect_error(upstream.endpoint, error) from error
+        raise upstream_errors.record_connect_error(upstream.endpoint, error) from error
     upstream_errors.record_success(upstream.endpoint)
     set_read_size(transport, MAX_READ_BYTES)
     return transport

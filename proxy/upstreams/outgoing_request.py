@@ -62,8 +62,8 @@ class OutgoingRequest:
 
     `headers` start with Host and contain no framing; `has_body` and `content_length` (None for chunked) determine it. `is_upgrade` is true
     if they request a protocol switch. `timeout` is in seconds, from the end of the request to the end of the response; None is unlimited.
-    `selection` is None if there is a single upstream, `statistics` if they are disabled, and `response_headers` if the global rules
-    apply.
+    `selection` is None if there is a single upstream, `statistics` if they are disabled, and `response_header_rules` if the global
+    rules apply.
     """
 
     upstream: Upstream
@@ -77,7 +77,7 @@ class OutgoingRequest:
     is_upgrade: bool = False
     selection: "ClusterSelection | None" = None
     statistics: RouteStatistics | None = None
-    response_headers: ResponseHeaderRules | None = None
+    response_header_rules: ResponseHeaderRules | None = None
     connection_use: ConnectionUse = ConnectionUse.SHARED
 
 

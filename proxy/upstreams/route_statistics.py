@@ -46,13 +46,13 @@ class RouteStatistics:
         "milliseconds",
         "none_healthy",
         "open_connections",
-        "received_bytes",
         "received_resets",
         "requests",
         "retries",
-        "sent_bytes",
         "sent_resets",
         "timeouts",
+        "upstream_bytes_received",
+        "upstream_bytes_sent",
         "upstreams",
     )
 
@@ -60,7 +60,7 @@ class RouteStatistics:
         self.label = label
         self.active = self.requests = self.retries = self.timeouts = self.received_resets = self.sent_resets = 0
         self.connections = self.open_connections = self.connect_failures = self.none_healthy = 0
-        self.received_bytes = self.sent_bytes = 0
+        self.upstream_bytes_received = self.upstream_bytes_sent = 0
         self.codes: Counter[int] = Counter()
         self.buckets = [0] * (len(BUCKETS) + 1)
         self.milliseconds = 0.0
@@ -123,13 +123,13 @@ SCALARS: tuple[tuple[str, str, str, Callable[[RouteStatistics], int]], ...] = (
         "upstream_cx_rx_bytes_total",
         _COUNTER,
         "Bytes received from upstreams, including headers; for tunnels counted on close.",
-        lambda s: s.received_bytes,
+        lambda s: s.upstream_bytes_received,
     ),
     (
         "upstream_cx_tx_bytes_total",
         _COUNTER,
         "Bytes sent to upstreams, including headers; for tunnels counted on close.",
-        lambda s: s.sent_bytes,
+        lambda s: s.upstream_bytes_sent,
     ),
     ("membership_total", _GAUGE, "Upstreams of the route, healthy or not.", lambda s: s.upstreams),
     (

@@ -66,8 +66,8 @@ class UpstreamClient:
                 if selection is None or not selection.retry_next_member(request):
                     # Not stored in a variable, because its traceback refers to this frame: a reload would freeze that reference cycle
                     # (gateproject/process/gc_tuning.py) and with it a complete configuration.
-                    raise self.upstream_errors.connect_error(endpoint, error) from error
-                self.upstream_errors.connect_error(endpoint, error)
+                    raise self.upstream_errors.record_connect_error(endpoint, error) from error
+                self.upstream_errors.record_connect_error(endpoint, error)
                 if request.statistics is not None:
                     request.statistics.retries += 1
             else:

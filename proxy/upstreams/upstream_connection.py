@@ -89,7 +89,7 @@ class UpstreamConnection(ResponseHandler):
         if self._is_idle:
             self.force_close()
         if self.statistics is not None:
-            self.statistics.received_bytes += len(data)
+            self.statistics.upstream_bytes_received += len(data)
         super().data_received(data)
 
     def connection_lost(self, error: BaseException | None) -> None:

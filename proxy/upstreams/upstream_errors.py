@@ -44,23 +44,25 @@ class UpstreamErrors:
     def __repr__(self) -> str:
         return f"<UpstreamErrors of {len(self._last)} upstreams>"
 
-    def connect_error(self, endpoint: UpstreamEndpoint, error: BaseException) -> UpstreamError:
+    def record_connect_error(self, endpoint: UpstreamEndpoint, error: BaseException) -> UpstreamError:
         """Record and return the error of a failed connection."""
         return self._record(endpoint, classify_failure(error), str(classify_failure(error)))
 
-    def response_error(self, endpoint: UpstreamEndpoint, error: BaseException, kind: type[UpstreamError] = UpstreamError) -> UpstreamError:
+    def record_response_error(
+        self, endpoint: UpstreamEndpoint, error: BaseException, kind: type[UpstreamError] = UpstreamError
+    ) -> UpstreamError:
         """Record and return the error of a connection without a valid response."""
         failure = classify_failure(error)
         return self._record(endpoint, failure, malformed(error) if failure is ConnectFailure.UNKNOWN else str(failure), kind)
 
-    def protocol_error(self, endpoint: UpstreamEndpoint, message: str) -> UpstreamError:
+    def record_protocol_error(self, endpoint: UpstreamEndpoint, message: str) -> UpstreamError:
         return self._record(endpoint, ConnectFailure.UNKNOWN, message)
 
-    def record(self, endpoint: UpstreamEndpoint, failure: ConnectFailure) -> UpstreamError:
+    def record_failure(self, endpoint: UpstreamEndpoint, failure: ConnectFailure) -> UpstreamError:
         """Record and return a failure that another component detected."""
         return self._record(endpoint, failure, str(failure))
 
-    def timeout(self, endpoint: UpstreamEndpoint) -> UpstreamError:
+    def record_timeout(self, endpoint: UpstreamEndpoint) -> UpstreamError:
         return self._record(endpoint, ConnectFailure.TIMED_OUT, "timed out", UpstreamTimeout)
 
     def record_success(self, endpoint: UpstreamEndpoint) -> None:

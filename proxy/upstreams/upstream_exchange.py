@@ -117,20 +117,22 @@ class UpstreamExchange:
                 message, payload = await self._protocol.read()
             except CONNECTION_ERRORS as error:
                 is_stale = self._protocol.requests > 1 and not self._protocol.received_any
-                raise self._errors.response_error(
+                raise self._errors.record_response_error(
                     self._request.upstream.endpoint, error, StaleConnection if is_stale else UpstreamError
                 ) from error
             if 200 <= message.code <= 599:
                 break
             if problem := bad_status(message.code, is_upgrade=self._request.is_upgrade):
-                raise self._errors.protocol_error(self._request.upstream.endpoint, problem)
+                raise self._errors.record_protocol_error(self._request.upstream.endpoint, problem)
             if message.code == 101:
                 break
         else:
-            raise self._errors.protocol_error(self._request.upstream.endpoint, f"sent more than {MAX_INTERIM_RESPONSES} interim responses")
+            raise self._errors.record_protocol_error(
+                self._request.upstream.endpoint, f"sent more than {MAX_INTERIM_RESPONSES} interim responses"
+            )
         headers = message.raw_headers
         if sum(map(len, map(b"".join, headers))) > MAX_RESPONSE_HEADERS:
-            raise self._errors.protocol_error(self._request.upstream.endpoint, "sent more than 64 KiB of headers")
+            raise self._errors.record_protocol_error(self._request.upstream.endpoint, "sent more than 64 KiB of headers")
         if self._errors.has_any:
             self._errors.record_success(self._request.upstream.endpoint)
         self._payload = payload
@@ -155,7 +157,7 @@ class UpstreamExchange:
         transport.resume_reading()
         self._is_taken_over = True
         if self._request.statistics is not None:  # the new protocol counts these
-            self._request.statistics.received_bytes -= len(self._protocol._tail)
+            self._request.statistics.upstream_bytes_received -= len(self._protocol._tail)
         return transport, self._protocol._tail
 
     async def read(self) -> tuple[bytes, bool]:
@@ -191,5 +193,5 @@ class UpstreamExchange:
         if transport is None or transport.is_closing():
             raise UpstreamError("the upstream has closed the connection")
         if self._request.statistics is not None:
-            self._request.statistics.sent_bytes += len(data)
+            self._request.statistics.upstream_bytes_sent += len(data)
         transport.write(data)

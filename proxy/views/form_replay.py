@@ -6,7 +6,7 @@ from django.views.decorators.http import require_GET
 from foundation.web.message import Message
 from foundation.web.responses import redirect, render_error, render_page
 from foundation.web.times import time_element
-from proxy.responses.denials import FORM_GONE_HINT, SIGN_IN_LOOP, SIGN_IN_LOOP_HINT
+from proxy.responses.denials import FORM_GONE_ADVICE, SIGN_IN_LOOP, SIGN_IN_LOOP_ADVICE
 from proxy.service import page_context
 from proxy.sign_in.saved_forms import FIELD
 
@@ -23,12 +23,12 @@ async def form_replay(request: HttpRequest, id: str) -> HttpResponse:
         if proxy.sign_in_loops.is_looping(incoming.cookies, host_port, now):
             links = ((Message("Try again"), origin + incoming.request.path),)
             return render_error(
-                request, 400, SIGN_IN_LOOP, advice=SIGN_IN_LOOP_HINT, links=links, set_cookies=[proxy.sign_in_loops.clear()]
+                request, 400, SIGN_IN_LOOP, advice=SIGN_IN_LOOP_ADVICE, links=links, set_cookies=[proxy.sign_in_loops.clear()]
             )
         return redirect(*proxy.sign_in_urls.start(incoming, origin.partition("://")[0], now))
     form = await proxy.data_plane.saved_forms.load(incoming, id, now)
     if form is None:
-        return render_error(request, 410, FORM_GONE, advice=FORM_GONE_HINT, links=((Message("Open the application"), "/"),))
+        return render_error(request, 410, FORM_GONE, advice=FORM_GONE_ADVICE, links=((Message("Open the application"), "/"),))
     return render_page(
         request,
         "kept_form.html",

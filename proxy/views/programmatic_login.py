@@ -14,12 +14,12 @@ from proxy.sign_in.redirect_uris import append_token
 
 log = structlog.get_logger(__name__)
 
-RESTART_HINT = Message("Start the sign-in again in the program that led you here.")
+RESTART_ADVICE = Message("Start the sign-in again in the program that led you here.")
 INVALID_REDIRECT_URI = Message(
     "This is an invalid redirect URI: gate_redirect_uri must be one http or https URL whose host is in "
     "programmatic_redirect_domain_whitelist; http only to this machine."
 )
-INVALID_REDIRECT_URI_HINT = Message("Ask your administrator to allow the address of this program.")
+INVALID_REDIRECT_URI_ADVICE = Message("Ask your administrator to allow the address of this program.")
 
 
 @require_http_methods(["GET"])
@@ -29,7 +29,7 @@ async def login(request: HttpRequest) -> HttpResponse:
     uris = request.GET.getlist("gate_redirect_uri")
     redirect_uri = gate.proxy.redirect_uris.validate(uris[0]) if len(uris) == 1 else None
     if redirect_uri is None:
-        return render_error(request, 400, INVALID_REDIRECT_URI, advice=INVALID_REDIRECT_URI_HINT)
+        return render_error(request, 400, INVALID_REDIRECT_URI, advice=INVALID_REDIRECT_URI_ADVICE)
     route = gate.proxy.tunnel_route(gate.incoming.request.host, request.GET.get("gate_tunnel_port", ""))
     policy_request, providers = gate.incoming.request, gate.proxy.providers_for(gate.incoming.request)
     url = gate.proxy.sign_in_urls.for_client(gate.proxy.origin_for(policy_request), redirect_uri, gate.proxy.clock(), route, providers)
@@ -74,4 +74,4 @@ async def deliver_token(request: HttpRequest, tokens: list[str]) -> HttpResponse
 def _deny(request: HttpRequest, reason: str) -> HttpResponse:
     gate = page_context(request)
     log.info("client token denied", reason=reason, host=gate.incoming.request.host_port, request_id=gate.incoming.request_id)
-    return render_error(request, 400, reason, advice=RESTART_HINT)
+    return render_error(request, 400, reason, advice=RESTART_ADVICE)

@@ -17,16 +17,16 @@ from foundation.errors import BadRequest, SealError
 from foundation.web.message import Message
 from foundation.web.responses import redirect, render_error
 from proxy.planes.original_request import parse_original_url
-from proxy.responses.denials import SIGN_IN_LOOP, SIGN_IN_LOOP_HINT
+from proxy.responses.denials import SIGN_IN_LOOP, SIGN_IN_LOOP_ADVICE
 from proxy.service import page_context
 from proxy.views.programmatic_login import deliver_token
 
 log = structlog.get_logger(__name__)
 
 FORWARD_AUTH_LOOP_ADVICE = Message(
-    "%(advice)s Another cause is a front proxy that does not pass the Cookie header to gate.", advice=SIGN_IN_LOOP_HINT
+    "%(advice)s Another cause is a front proxy that does not pass the Cookie header to gate.", advice=SIGN_IN_LOOP_ADVICE
 )
-RESTART_HINT = Message("Open the application again to sign in.")
+RESTART_ADVICE = Message("Open the application again to sign in.")
 
 
 @require_http_methods(["GET"])
@@ -46,7 +46,7 @@ async def callback(request: HttpRequest) -> HttpResponse:
     except SealError:
         return await _resume_or_deny(request, "/", Message("This sign-in link is not valid here, or has expired."))
     if _origin(handoff.redirect_uri) != gate.proxy.origin_for(gate.incoming.request):
-        return render_error(request, 400, Message("This sign-in link leads to another site."), advice=RESTART_HINT)
+        return render_error(request, 400, Message("This sign-in link leads to another site."), advice=RESTART_ADVICE)
     return await _establish_session(request, handoff)
 
 
@@ -85,7 +85,7 @@ async def _resume_or_deny(request: HttpRequest, target: str, reason: str) -> Htt
     if await gate.authorize.identify(gate.incoming.cookies, gate.incoming.request.host_port) is not None:
         return redirect(target)
     log.info("session transfer rejected", reason=reason, host=gate.incoming.request.host_port, request_id=gate.incoming.request_id)
-    return render_error(request, 400, reason, advice=RESTART_HINT, links=((Message("Open the application"), target),))
+    return render_error(request, 400, reason, advice=RESTART_ADVICE, links=((Message("Open the application"), target),))
 
 
 @require_http_methods(["GET"])
@@ -100,9 +100,11 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
         policy_request = replace(target.request, source_ip=incoming.request.source_ip, headers=incoming.request.headers)
         route = gate.authorize.routes.match(policy_request)
     except BadRequest as error:
-        return render_error(request, 400, Message("This sign-in link can't be used: %(error)s.", error=error.message), advice=RESTART_HINT)
+        return render_error(
+            request, 400, Message("This sign-in link can't be used: %(error)s.", error=error.message), advice=RESTART_ADVICE
+        )
     if target.origin != proxy.origin_for(incoming.request):
-        return render_error(request, 400, Message("This sign-in link leads to another site."), advice=RESTART_HINT)
+        return render_error(request, 400, Message("This sign-in link leads to another site."), advice=RESTART_ADVICE)
     now, host_port = proxy.clock(), incoming.request.host_port
     if proxy.sign_in_loops.is_looping(incoming.cookies, host_port, now):
         links = ((Message("Try again"), target.url),)

@@ -57,4 +57,4 @@ async def proxied(directory: Path, *routes: dict[str, Any], canary: RawUpstream 
             plane = EmbeddedDataPlane(options, AuthorizationPipeline(options, authorize, resources), resources)
             yield Proxied(upstream, broker, options, plane, resources.streams, seen, decisions, recorded)
         finally:
-            await resources.client.close()
+            await resources.upstream_client.close()

@@ -94,12 +94,12 @@ def trusted_certificate(comparison: Comparison) -> Criterion:
         client_certificate = context.request.client_certificate
         if client_certificate is None:
             return NO_DATA
-        return TRUE if client_certificate.verdicts.get(authority_id) == "" else FALSE
+        return TRUE if client_certificate.verification_errors.get(authority_id) == "" else FALSE
 
     def actual(context: EvaluationContext) -> str:
         found = context.request.client_certificate
         if found is None:
             return "no certificate"
-        return f"{found.subject} ({found.fingerprint}): {found.verdicts.get(authority_id, 'not verified') or 'good'}"
+        return f"{found.subject} ({found.fingerprint}): {found.verification_errors.get(authority_id, 'not verified') or 'good'}"
 
     return request_criterion(CriterionDescription(comparison.key, "a client certificate issued by the route's CA", actual), TRUST, evaluate)

@@ -135,7 +135,7 @@ class ProxiedRequest:
     @property
     def can_fail_over(self) -> bool:
         """Whether gate selects another upstream if Envoy cannot connect to this one."""
-        route = self._decision.check.decision.route
+        route = self._decision.authorization.decision.route
         return route is not None and can_fail_over(route.route)
 
     def to_envoy_headers(self, secret: bytes) -> Headers:
@@ -147,8 +147,8 @@ class ProxiedRequest:
             headers_for_envoy.append((MAY_STREAM.encode(), self._may_stream.encode()))
             if self._incoming.is_grpc:
                 headers.append((b"te", b"trailers"))  # gRPC requires it, and each hop sends its own
-        if outgoing.response_headers is not None:
-            headers_for_envoy.append((RESPONSE_RULES.encode(), outgoing.response_headers.to_envoy_rules()))
+        if outgoing.response_header_rules is not None:
+            headers_for_envoy.append((RESPONSE_RULES.encode(), outgoing.response_header_rules.to_envoy_rules()))
         if self.can_fail_over:
             headers_for_envoy += _RETRY_ON_CONNECT_FAILURE
         headers_for_envoy += [(name, b"%d" % max(1, round(timeout * 1000))) for name, timeout in self._timeouts() if timeout != math.inf]
@@ -168,7 +168,7 @@ class ProxiedRequest:
         return headers_for_envoy
 
     def _is_http2(self) -> bool:
-        route = self._decision.check.decision.route
+        route = self._decision.authorization.decision.route
         return route is not None and route.route.upstream_http2
 
     def _timeouts(self) -> Iterator[tuple[bytes, float]]:
@@ -205,7 +205,7 @@ class ProxiedRequest:
         """
         outgoing, is_timeout = self._outgoing, time.monotonic() - self._started_at >= CONNECT_TIMEOUT
         failure = ConnectFailure.TIMED_OUT if is_timeout else ConnectFailure.UNKNOWN
-        error = self._plane.upstream_errors.record(outgoing.upstream.endpoint, failure)
+        error = self._plane.upstream_errors.record_failure(outgoing.upstream.endpoint, failure)
         try:
             if not self._select_next() and is_timeout:
                 raise error
@@ -226,12 +226,12 @@ class ProxiedRequest:
     def _error(self, details: str) -> UpstreamError:
         upstream_errors, endpoint = self._plane.upstream_errors, self._outgoing.upstream.endpoint
         if (status := invalid_status(details)) is not None:
-            return upstream_errors.protocol_error(endpoint, bad_status(status, is_upgrade=False) or MALFORMED)
+            return upstream_errors.record_protocol_error(endpoint, bad_status(status, is_upgrade=False) or MALFORMED)
         if is_response_timeout(details):
-            return upstream_errors.timeout(endpoint)
+            return upstream_errors.record_timeout(endpoint)
         if is_malformed(details):
-            return upstream_errors.protocol_error(endpoint, MALFORMED)
-        return upstream_errors.record(endpoint, connection_fault(details))
+            return upstream_errors.record_protocol_error(endpoint, MALFORMED)
+        return upstream_errors.record_failure(endpoint, connection_fault(details))
 
     def on_body_progress(self, size: int, *, is_all: bool) -> None:
         """Check the progress of the request body, and reset a client that is slower than gate's listener allows."""

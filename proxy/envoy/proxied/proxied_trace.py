@@ -24,7 +24,7 @@ class ProxiedTrace:
         if root is None:
             return None
         if context.decision is not None:
-            authorization_span = root.child("authorize", INTERNAL, decision_attributes(context.decision.check.decision), started_at)
+            authorization_span = root.child("authorize", INTERNAL, decision_attributes(context.decision.authorization.decision), started_at)
             authorization_span.end(authorization_span.at_offset(context.decision_seconds or 0.0))
         with root.activate():
             return cls(root, upstream_span(outgoing))

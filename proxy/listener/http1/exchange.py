@@ -118,7 +118,7 @@ class Exchange:
         if self._task is not None and not self._task.done():
             self._grace_timer = self._loop.call_later(self._channel.context.grace_seconds, self._task.cancel)
 
-    def record_rejection(self, status: int) -> None:
+    def set_final_status(self, status: int) -> None:
         """Record the status of a response that the listener sends in the application's place."""
         self._status = status
 

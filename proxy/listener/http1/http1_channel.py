@@ -25,7 +25,7 @@ from proxy.listener.deadline import Deadline
 from proxy.listener.fair_selector import Priority, SlowReader
 from proxy.listener.half_close import PlainHalfClose
 from proxy.listener.http1.exchange import Exchange
-from proxy.listener.http1.rejection_log import record_rejection
+from proxy.listener.http1.rejection_log import log_listener_rejection
 from proxy.listener.http1.request_body import Body, ChunkedBody, LengthBody, is_drainable
 from proxy.listener.http1.request_head import HeadReader, RequestHead, RequestRejected
 from proxy.listener.http1.response_head import ResponseHead, error_response
@@ -48,8 +48,8 @@ class Channel(Protocol):
         self._exchange: Exchange | None = None
         self._body: Body | None = None
         self.tunnel: TunnelProtocol | None = None
-        self._read_budget, self._budget_bytes = context.get_state().limits.read_timeout, 0
-        self._linger_budget = listener_limits.LINGER_BYTES
+        self._read_seconds_left, self._progress_bytes = context.get_state().limits.read_timeout, 0
+        self._linger_bytes_left = listener_limits.LINGER_BYTES
 
     def __conform__(self, interface: object) -> PlainHalfClose | None:
         return PlainHalfClose(self) if interface is IHalfCloseableProtocol and self.tunnel is not None else None
@@ -75,8 +75,8 @@ class Channel(Protocol):
         if self.tunnel is not None:
             self.tunnel.data_received(data)
         elif self._is_closing:
-            self._linger_budget -= len(data)
-            if self._linger_budget < 0:
+            self._linger_bytes_left -= len(data)
+            if self._linger_bytes_left < 0:
                 self.transport.abortConnection()
         elif self._body is not None:
             self._feed_body(data)
@@ -130,11 +130,11 @@ class Channel(Protocol):
     def wait_for_body(self, exchange: Exchange) -> None:
         exchange.send_continue()
         self.resume_reading()
-        self._deadline.start(self._read_budget, partial(self._on_write_timeout, "body"))
+        self._deadline.start(self._read_seconds_left, partial(self._on_read_timeout, "body"))
 
     def pause_body_timer(self, exchange: Exchange) -> None:
         if exchange is self._exchange and not exchange.is_response_complete and (remaining := self._deadline.clear()) is not None:
-            self._read_budget = remaining
+            self._read_seconds_left = remaining
 
     def pause_reading(self) -> None:
         if not self._is_read_paused:
@@ -178,10 +178,13 @@ class Channel(Protocol):
         exchange = self._exchange
         if exchange is None or not exchange.is_started:
             if exchange is None:
-                record_rejection(rejection, self.client)
+                log_listener_rejection(rejection, self.client)
             is_head = exchange.head.method == b"HEAD" if exchange is not None else self._buffer.startswith(b"HEAD ")
             self.write(error_response(rejection, with_body=not is_head))
-            (self.context if exchange is None else exchange).record_rejection(rejection.status)
+            if exchange is None:
+                self.context.count_rejection(rejection.status)
+            else:
+                exchange.set_final_status(rejection.status)
         self.close()
 
     def close(self) -> None:
@@ -247,7 +250,7 @@ class Channel(Protocol):
             elif not self._is_head_started:
                 self._is_head_started = True
                 self._priority.demote()
-                self._deadline.start(self.context.get_state().limits.read_timeout, partial(self._on_write_timeout, "head"))
+                self._deadline.start(self.context.get_state().limits.read_timeout, partial(self._on_read_timeout, "head"))
         except RequestRejected as rejection:
             self.reject(rejection)
 
@@ -260,7 +263,7 @@ class Channel(Protocol):
         self._deadline.clear()
         self._buffer, self._is_head_started = bytearray(rest), False
         self._body = None if body is None or body.finished else body
-        self._read_budget, self._budget_bytes = self.context.get_state().limits.read_timeout, 0
+        self._read_seconds_left, self._progress_bytes = self.context.get_state().limits.read_timeout, 0
         self._exchange = Exchange(self, head)
         self._exchange.feed(content, is_complete=self._body is None)
         self._exchange.start()
@@ -289,18 +292,18 @@ class Channel(Protocol):
         self._limit_reading()
 
     def _check_body_progress(self, size: int) -> None:
-        self._budget_bytes += size
+        self._progress_bytes += size
         if (
-            self._budget_bytes >= listener_limits.MIN_BODY_PROGRESS_BYTES
+            self._progress_bytes >= listener_limits.MIN_BODY_PROGRESS_BYTES
             and self._exchange is not None
             and not self._exchange.is_response_complete
         ):
-            self._read_budget, self._budget_bytes = self.context.get_state().limits.read_timeout, 0
+            self._read_seconds_left, self._progress_bytes = self.context.get_state().limits.read_timeout, 0
             self._deadline.clear()
 
     def _limit_reading(self) -> None:
         if self._exchange is not None and self._exchange.buffered + len(self._buffer) >= listener_limits.BODY_BUFFER_BYTES:
             self.pause_reading()
 
-    def _on_write_timeout(self, part: str) -> None:
+    def _on_read_timeout(self, part: str) -> None:
         self.reject(RequestRejected(408, f"The request {part} took too long."))

@@ -8,7 +8,7 @@ from proxy.listener.http1.request_head import RequestRejected
 _LOG = BoundedLog("request rejected by listener", level="info")
 
 
-def record_rejection(rejection: RequestRejected, client: object) -> None:
+def log_listener_rejection(rejection: RequestRejected, client: object) -> None:
     """Give the rejection a request id and log it. `client` is the peer's [host, port], or None.
 
     Nothing of the request itself is logged, because it could not be parsed.

@@ -37,15 +37,15 @@ class RequestRejected(BadRequest):
     """The listener rejects the request: the application never sees it, and the connection closes."""
 
     def __init__(self, status: int, reason: str, advice: str = ""):
-        """Take a `hint` on what to do next, if the default hint of the status does not apply."""
+        """Take the `advice` on what to do next, "" for the default advice of the status."""
         super().__init__(reason)
-        self.status, self.hint = status, advice
+        self.status, self.advice = status, advice
         self.request_id = ""  # set when it is logged
 
     @property
     def body(self) -> bytes:
         """Return the body of the response: what is wrong, and what to do next."""
-        return f"{self.status} {self}\n{self.hint or default_advice(self.status)}\n".encode()
+        return f"{self.status} {self}\n{self.advice or default_advice(self.status)}\n".encode()
 
 
 @dataclass(slots=True)
@@ -190,7 +190,7 @@ def _parse_headers(lines: bytes, head: RequestHead) -> bytes:
 
 
 def _malformed(lines: bytes) -> RequestRejected:
-    """Return the rejection of malformed header lines, with its own hint for cookies.
+    """Return the rejection of malformed header lines, with its own advice for cookies.
 
     A browser sends a malformed cookie with each request until the user deletes it.
     """

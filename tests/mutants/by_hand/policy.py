@@ -123,7 +123,7 @@ errors.without("the log says whose the path is to others", "AmbiguousPath.operat
 compiled_route = door("authorize.policy.compiled_route", "unit/authorize/policy/test_compiled_route.py")
 compiled_route.without(
     "a public route waits for no identity",
-    "CompiledRoute.needs_identity",
+    "CompiledRoute.skips_anonymous_evaluation",
     always("_ANONYMOUS_CRITERIA.isdisjoint(self.route.criteria)"),
 )
 compiled_route.without(
@@ -223,11 +223,11 @@ certificates.without(
         "(...).require_present(x509.ExtendedKeyUsage, ..., _require_client_auth)", "(...).may_be_present(x509.ExtendedKeyUsage, ..., None)"
     ),
 )
-certificates.without("a verdict is one authority's", "ClientCertificates._problem", replaced("authority.id", '""'))
+certificates.without("a verification result is one authority's", "ClientCertificates._verification_error", replaced("authority.id", '""'))
 certificates.without(
     "what was said before is forgotten",
-    "ClientCertificates.with_verdict",
-    replaced("{authority.id: problem}", "{authority.id: problem, **shown.verdicts}"),
+    "ClientCertificates.with_verification",
+    replaced("{authority.id: error}", "{authority.id: error, **certificate.verification_errors}"),
 )
 
 email_address = door("foundation.email_address", "unit/foundation/test_email_address.py")

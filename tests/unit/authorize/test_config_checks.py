@@ -216,7 +216,7 @@ def test_route_without_allow_rule_denies_all(rules: dict[str, Any]) -> None:
     table = RouteTable.build([route], frozenset({443}), client_ca=None)
     options = SimpleNamespace(policy=[route], providers={"oidc": a_provider()}, first_provider=a_provider())
     verdicts = {compiled.client_ca.id: "" for compiled in [compile_route(route, "policy[0]")] if compiled.client_ca}
-    certificate = ClientCertificate("", "", "", verdicts=verdicts)
+    certificate = ClientCertificate("", "", "", verification_errors=verdicts)
     requests = [
         PolicyRequest("GET", "app.example.com", None, "/", client_certificate=certificate),
         PolicyRequest("OPTIONS", "app.example.com", None, "/", "", "https://a", "GET", client_certificate=certificate),

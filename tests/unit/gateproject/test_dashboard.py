@@ -131,7 +131,7 @@ def test_application_with_failed_upstream_is_named_until_it_responds(tmp_path: P
         for name, port in (("broken", 1), ("well", 2))
     ]
     errors = UpstreamErrors()
-    errors.timeout(("127.0.0.1", 1))
+    errors.record_timeout(("127.0.0.1", 1))
     found: dict[str, Any] = {"policy": make_options(tmp_path, policy=routes).policy, "upstream_errors": errors}
     assert page_text(**found).failing == (("broken", "timed out"),)
     errors.record_success(("127.0.0.1", 1))

@@ -22,7 +22,7 @@ ANN = authority().issue("ann")
     ],
 )
 def test_scripts_are_distinguished_from_browsers_and_plain_clients(headers: dict[str, str], is_script: bool) -> None:
-    assert incoming_from("https://a.example/", headers=headers).is_programmatic is is_script
+    assert incoming_from("https://a.example/", headers=headers).is_script_request is is_script
 
 
 HTML = {"accept": "text/html"}

@@ -120,10 +120,10 @@ def test_overlong_value_is_omitted_and_named(incoming, identity, what: str) -> N
 
 
 def test_certificate_retains_compared_values_without_its_bytes() -> None:
-    certificate = ClientCertificate("ab", "cd", "CN=ann", chain=(b"DER",), verdicts={"authority": ""})
+    certificate = ClientCertificate("ab", "cd", "CN=ann", chain=(b"DER",), verification_errors={"authority": ""})
     facts = recorded(request(client_certificate=certificate), ANN)
     again = parse_request_snapshot(facts["request"]).client_certificate
-    assert again == ClientCertificate("ab", "cd", "CN=ann", verdicts={"authority": ""})
+    assert again == ClientCertificate("ab", "cd", "CN=ann", verification_errors={"authority": ""})
 
 
 def test_temporary_access_is_written_down_where_a_rule_looks_at_it() -> None:

@@ -138,16 +138,16 @@ def test_large_certificate_of_unauthenticated_client_is_not_cached() -> None:
 
 
 def verdict(certificates: ClientCertificates, presented: ClientCertificate | None, ca: ClientAuthority, now: datetime = NOW) -> str:
-    found = certificates.with_verdict(request(client_certificate=presented), ca, now.timestamp()).client_certificate
+    found = certificates.with_verification(request(client_certificate=presented), ca, now.timestamp()).client_certificate
     assert found is not None
-    return found.verdicts[ca.id]
+    return found.verification_errors[ca.id]
 
 
 def test_no_verdict_without_certificate_or_authority() -> None:
     certificates = ClientCertificates()
     for presented, ca in ((None, ROOT_CA), (parse_certificate((ANN.der,)), None)):
         bare = request(client_certificate=presented)
-        assert certificates.with_verdict(bare, ca, NOW.timestamp()) is bare
+        assert certificates.with_verification(bare, ca, NOW.timestamp()) is bare
     assert problem(ANN, trusted=ANN)
 
 

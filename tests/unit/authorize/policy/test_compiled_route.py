@@ -132,7 +132,7 @@ def test_needs_identity_unless_anonymous_requests_may_be_allowed(
     keys: dict[str, Any], client_ca: bytes | None, needs_identity: bool
 ) -> None:
     route = compile_route(make_route(**keys), "policy[0]", client_ca)
-    assert route.needs_identity is needs_identity
+    assert route.skips_anonymous_evaluation is needs_identity
     if needs_identity:
         preflight = {"origin": b"https://o.example", "access_control_request_method": b"PUT"}
         for incoming in (request(), request(method="OPTIONS", **preflight)):

@@ -242,7 +242,7 @@ def test_route_table_after_any_change_matches_a_full_build(seed: int) -> None:
     for _ in range(40):
         ports = chance.choice((frozenset({443}),) * 5 + (frozenset({80, 443}),))
         known = RouteTable.build(routes, ports, client_ca=None, with_shadow=chance.random() < 0.1, previous=known)
-        shadow = known._conditions[1]
+        shadow = known._compile_key[1]
         assert seen(known) == seen(RouteTable.build(routes, ports, client_ca=None, with_shadow=shadow))
         place, kind = chance.randrange(len(routes)), chance.randrange(4)
         if kind == 0 and len(routes) > 1:

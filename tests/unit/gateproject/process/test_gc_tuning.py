@@ -90,7 +90,7 @@ def test_rules_of_every_kind_go_without_the_collector() -> None:
 
     def compile_all() -> None:
         for compiled in RouteTable.build(routes, client_ca=b"authority").routes():
-            assert [compiled.id, compiled.allow_rules, compiled.needs_identity]  # built on first access
+            assert [compiled.id, compiled.allow_rules, compiled.skips_anonymous_evaluation]  # built on first access
 
     compile_all()
     gc.collect()

@@ -245,7 +245,7 @@ async def test_slow_client_causes_back_pressure(client):
             await asyncio.sleep(0.05)
         assert written < 512 * 65536
         may_go_on.set()
-        assert (await task).bytes_sent == 512 * 65536
+        assert (await task).downstream_bytes_sent == 512 * 65536
         has_arrived.set()
 
 

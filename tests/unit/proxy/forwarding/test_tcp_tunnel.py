@@ -82,7 +82,12 @@ async def test_client_data_is_sent_after_the_upstream_connects():
         assert run.to_upstream.is_reading
         run.upstream.connection_lost(None)
         result = await run.finished()
-        assert (result.status, result.bytes_sent, result.bytes_received, result.termination) == (200, 4, 8, TerminationReason.COMPLETE)
+        assert (result.status, result.downstream_bytes_sent, result.downstream_bytes_received, result.termination) == (
+            200,
+            4,
+            8,
+            TerminationReason.COMPLETE,
+        )
 
 
 async def test_each_side_half_closes():

@@ -53,5 +53,5 @@ def test_where_something_in_front_ends_tls_pairs_are_not_used(tmp_path: Path) ->
 
 def test_rejection_is_reported_with_status_only() -> None:
     reported: list[tuple[object, ...]] = []
-    ListenerContext(None, default_state, lambda *facts: reported.append(facts)).record_rejection(400)
+    ListenerContext(None, default_state, lambda *facts: reported.append(facts)).count_rejection(400)
     assert reported == [(b"", b"", 400, 0.0, 0, 0)]

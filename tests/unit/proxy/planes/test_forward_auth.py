@@ -81,7 +81,7 @@ class Front:
             self.own_pages.append(incoming)
             await respond(send, self.own_status, [(b"set-cookie", b"_gate=x")], b"a page")
 
-        incoming = self.proxy.receive(http_scope(f"{FORWARD}{path}", **scope))
+        incoming = self.proxy.build_incoming(http_scope(f"{FORWARD}{path}", **scope))
         assert self.proxy.find_handler(incoming) is RequestHandler.FORWARD_AUTH
         await self.proxy.forward_auth(incoming, chunked_receive(), answer.send, own_page)
         assert answer.starts == 1
@@ -102,7 +102,7 @@ async def front_for(directory: Path, **settings: Any) -> AsyncIterator[Front]:
     seen: list[tuple[str, float, str]] = []
     resources = SharedResources(on_session_activity=lambda *activity: seen.append(activity))
     yield Front(options, broker, ProxyService(options, AuthorizationPipeline(options, authorize, resources), resources), seen, [])
-    await resources.client.close()
+    await resources.upstream_client.close()
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ async def test_enforcement_point_without_own_recording_records_no_shadow_result(
     context = RequestContext(incoming_from("https://app.example.com/"))
     decision = await place.pipeline.authorize_only(context)
     assert (decision.shadow_outcome, in_shadow() - before) == (None, 0)
-    decision = await place.pipeline.evaluate_shadow(decision, context)
+    decision = await place.pipeline.record_decision(decision, context)
     assert decision.shadow_outcome is not None
     assert (context.decision, in_shadow() - before) == (decision, 1)
 
@@ -81,7 +81,7 @@ async def test_failed_evaluations_are_recorded_and_skipped_ones_are_not(tmp_path
 
 async def test_reevaluated_stream_is_no_new_request(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    assert (await place.pipeline.reauthorize(incoming_from("https://app.example.com/"))).check.decision.is_allowed
+    assert (await place.pipeline.reauthorize(incoming_from("https://app.example.com/"))).authorization.decision.is_allowed
     await place.decisions.flush()
     assert place.recorded == []
 

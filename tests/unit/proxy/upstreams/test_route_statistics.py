@@ -158,8 +158,8 @@ async def test_bytes_count_per_request_and_connections_per_opener() -> None:
         for statistics in (first, second, second):
             await fetch(client, make_request(canary.url, statistics=statistics))
         heads = [len(request.head) for request in canary.requests]
-        assert (first.sent_bytes, second.sent_bytes) == (heads[0], heads[1] + heads[2])
-        assert (first.received_bytes, second.received_bytes) == (len(OK), 2 * len(OK))
+        assert (first.upstream_bytes_sent, second.upstream_bytes_sent) == (heads[0], heads[1] + heads[2])
+        assert (first.upstream_bytes_received, second.upstream_bytes_received) == (len(OK), 2 * len(OK))
         assert (first.connections, first.open_connections, second.connections) == (1, 1, 0)
         await client.close()
     assert (first.open_connections, second.open_connections) == (0, 0)

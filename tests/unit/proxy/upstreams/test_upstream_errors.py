@@ -16,23 +16,23 @@ ENDPOINT, OTHER = ("app.internal", 8000), ("2001:db8::1", None)
 
 def test_last_error_is_stored_until_success() -> None:
     upstream_errors = UpstreamErrors()
-    error = upstream_errors.connect_error(ENDPOINT, ConnectionRefusedError())
+    error = upstream_errors.record_connect_error(ENDPOINT, ConnectionRefusedError())
     assert str(error) == f"upstream app.internal:8000 {ConnectFailure.REFUSED}"
     assert (upstream_errors.last_error(ENDPOINT), upstream_errors.last_error(OTHER)) == (str(ConnectFailure.REFUSED), "")
     upstream_errors.record_success(OTHER)
     upstream_errors.record_success(ENDPOINT)
     assert upstream_errors.last_error(ENDPOINT) == ""
-    assert str(upstream_errors.timeout(OTHER)) == "upstream 2001:db8::1 timed out"
+    assert str(upstream_errors.record_timeout(OTHER)) == "upstream 2001:db8::1 timed out"
     upstream_errors.clear()
     assert upstream_errors.last_error(OTHER) == ""
 
 
 def test_errors_have_the_requested_type() -> None:
     upstream_errors = UpstreamErrors()
-    assert isinstance(upstream_errors.timeout(ENDPOINT), UpstreamTimeout)
-    assert isinstance(upstream_errors.response_error(ENDPOINT, ConnectionResetError(), StaleConnection), StaleConnection)
-    assert str(upstream_errors.response_error(ENDPOINT, ValueError("x"))).endswith(MALFORMED)
-    assert type(upstream_errors.record(ENDPOINT, ConnectFailure.EXPIRED)) is UpstreamError
+    assert isinstance(upstream_errors.record_timeout(ENDPOINT), UpstreamTimeout)
+    assert isinstance(upstream_errors.record_response_error(ENDPOINT, ConnectionResetError(), StaleConnection), StaleConnection)
+    assert str(upstream_errors.record_response_error(ENDPOINT, ValueError("x"))).endswith(MALFORMED)
+    assert type(upstream_errors.record_failure(ENDPOINT, ConnectFailure.EXPIRED)) is UpstreamError
 
 
 SECRET = b"t0ps3cret"
@@ -64,7 +64,7 @@ async def test_malformed_response_error_contains_no_response_bytes(response: byt
     protocol.data_received(response)
     with pytest.raises(HttpProcessingError) as caught:
         await protocol.read()
-    assert str(UpstreamErrors().response_error(ENDPOINT, caught.value)) == f"upstream app.internal:8000 {MALFORMED}: {reason}"
+    assert str(UpstreamErrors().record_response_error(ENDPOINT, caught.value)) == f"upstream app.internal:8000 {MALFORMED}: {reason}"
 
 
 @pytest.mark.parametrize(
@@ -84,6 +84,6 @@ def test_unknown_parser_message_is_omitted(message: str) -> None:
 
 def test_exhausted_descriptors_are_no_upstream_error() -> None:
     upstream_errors = UpstreamErrors()
-    error = upstream_errors.connect_error(ENDPOINT, OSError(errno.EMFILE, "Too many open files"))
+    error = upstream_errors.record_connect_error(ENDPOINT, OSError(errno.EMFILE, "Too many open files"))
     assert isinstance(error, FileDescriptorsExhausted)
     assert (error.status, upstream_errors.last_error(ENDPOINT)) == (503, "")

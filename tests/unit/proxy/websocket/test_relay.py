@@ -35,7 +35,12 @@ async def test_frames_pass_both_ways_as_they_are():
         assert running.headers[b"sec-websocket-accept"] == ACCEPT
         running.upstream.connection_lost(None)
         result = await running.ended()
-    assert (result.status, result.termination, result.bytes_sent, result.bytes_received) == (101, TerminationReason.UPSTREAM_RESET, 6, 19)
+    assert (result.status, result.termination, result.downstream_bytes_sent, result.downstream_bytes_received) == (
+        101,
+        TerminationReason.UPSTREAM_RESET,
+        6,
+        19,
+    )
     assert "close" in running.to_client.ends
 
 

@@ -5,7 +5,7 @@ import structlog
 
 from foundation.telemetry.logs import BoundedLog
 from proxy.listener.http1 import rejection_log
-from proxy.listener.http1.rejection_log import record_rejection
+from proxy.listener.http1.rejection_log import log_listener_rejection
 from proxy.listener.http1.request_head import HeadReader, RequestRejected
 
 SECRET = b"s3cret"
@@ -37,7 +37,7 @@ def test_a_refusal_has_an_id_and_a_line_in_the_log(canary, request_bytes):
     with pytest.raises(RequestRejected) as refused:
         HeadReader().read(bytearray(request_bytes))
     with structlog.testing.capture_logs() as lines:
-        record_rejection(refused.value, ["127.0.0.1", 5])
+        log_listener_rejection(refused.value, ["127.0.0.1", 5])
     (line,) = lines
     assert (line["event"], line["status"], line["client_address"]) == ("request rejected by listener", status, "127.0.0.1")
     assert line["request_id"] == refused.value.request_id
@@ -47,5 +47,5 @@ def test_a_refusal_has_an_id_and_a_line_in_the_log(canary, request_bytes):
 @pytest.mark.parametrize(("client", "logged"), [(["192.0.2.7", 5], "192.0.2.7"), (("192.0.2.7", 5), "192.0.2.7"), (None, "")])
 def test_a_peer_without_an_address_is_logged_as_none(client, logged):
     with structlog.testing.capture_logs() as lines:
-        record_rejection(RequestRejected(400, "No."), client)
+        log_listener_rejection(RequestRejected(400, "No."), client)
     assert [line["client_address"] for line in lines] == [logged]
