@@ -8,7 +8,7 @@ from config.options import Options
 from databroker.broker_client import BrokerClient, iter_records
 from databroker.end_sessions import end_sessions
 from databroker.records import SESSION, Record, SessionRecord
-from databroker.session_reader import vouches
+from databroker.session_reader import is_session_issuer
 from foundation.backoff import retry
 from foundation.errors import GateError
 
@@ -50,5 +50,5 @@ class RemovedProviders:
             return None
         provider = self._providers.get(session.provider)
         # A changed URL in the single-provider keys may be a mistake: sessions are ignored but retained, so that it can be reverted.
-        counts = vouches(provider, session) or (provider is not None and not self._has_entries)
+        counts = is_session_issuer(provider, session) or (provider is not None and not self._has_entries)
         return None if counts else session.provider

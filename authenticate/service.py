@@ -130,7 +130,7 @@ class AuthenticateService:
 
     def on_replaced(self, options: Options) -> None:
         """Stop writing records of providers that the new configuration, which is now in force, does not have."""
-        self.sessions.successor = SessionReader(options)
+        self.sessions.successor_reader = SessionReader(options)
 
     async def stop(self, grace: float = 0.0) -> None:
         """Stop. Sign-ins that have started may use the provider for `grace` more seconds."""

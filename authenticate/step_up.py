@@ -46,12 +46,16 @@ class StepUpRequest:
 
     @classmethod
     def from_attempt(cls, attempt: Mapping[str, Any]) -> Self:
-        requirements = attempt.get("asked", {})
-        return cls(tuple(requirements.get("acr", ())), requirements.get("age"), bool(requirements.get("pressed")))
+        requirements = attempt.get("step_up", {})
+        return cls(tuple(requirements.get("acr_values", ())), requirements.get("max_age"), bool(requirements.get("force_reauthentication")))
 
     def to_attempt(self) -> dict[str, Any]:
-        requirements = {"acr": list(self.acr_values), "age": self.max_age, "pressed": self.force_reauthentication}
-        return {"asked": {name: value for name, value in requirements.items() if value}} if self else {}
+        requirements = {
+            "acr_values": list(self.acr_values),
+            "max_age": self.max_age,
+            "force_reauthentication": self.force_reauthentication,
+        }
+        return {"step_up": {name: value for name, value in requirements.items() if value}} if self else {}
 
     def request_params(
         self, default_params: Mapping[str, str], reauthentication_prompt: str, *, supports_claims_parameter: bool = False

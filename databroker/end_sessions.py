@@ -56,24 +56,24 @@ async def end_sessions_for_user(broker: BrokerClient, user_id: str, account: Cal
 
 # enforcement-point: Sign-in and sign-out: End of sessions
 async def end_sessions(broker: BrokerClient, ids: Iterable[str], deleted: list[str] | None = None) -> list[str]:
-    """End sessions, and the weaker sessions that they superseded in the same browsers (`SessionRecord.superseded_ids`), on every host.
+    """End sessions, and the sessions of the same browsers that end with them (`SessionRecord.linked_session_ids`), on every host.
 
     Returns the ids of those that were live.  `deleted` receives the id of each deleted session, so that it is complete even if the
-    broker fails midway (BrokerError).  Superseded sessions are deleted first, so that a retry after a failure finds all that remain.
+    broker fails midway (BrokerError).  Linked sessions are deleted first, so that a retry after a failure finds all that remain.
     """
     chosen, deleted, ended = list(dict.fromkeys(ids)), deleted if deleted is not None else [], list[str]()
-    superseded = await superseded_by(broker, chosen)
-    for wave in ([id for id in superseded if id not in chosen], chosen):
+    linked = await live_linked_session_ids(broker, chosen)
+    for wave in ([id for id in linked if id not in chosen], chosen):
         for start in range(0, len(wave), CONCURRENCY):
             ended += await _delete(broker, wave[start : start + CONCURRENCY], deleted)
     return ended
 
 
-async def superseded_by(broker: BrokerClient, ids: Sequence[str]) -> list[str]:
-    """Return the ids of the live sessions that these sessions superseded."""
+async def live_linked_session_ids(broker: BrokerClient, ids: Sequence[str]) -> list[str]:
+    """Return the ids of the live sessions that end with these sessions."""
     records = await _get_sessions(broker, ids)
-    superseded = dict.fromkeys(id for record in records for id in record.data.get("superseded_ids", ()))
-    return [record.id for record in await _get_sessions(broker, list(superseded))]
+    linked = dict.fromkeys(id for record in records for id in record.data.get("linked_session_ids", ()))
+    return [record.id for record in await _get_sessions(broker, list(linked))]
 
 
 async def batched(ids: AsyncIterable[str], size: int = CONCURRENCY) -> AsyncIterator[list[str]]:

@@ -27,7 +27,7 @@ TOKENS: Final = frozenset({"id_token", "access_token", "refresh_token", "unverif
 NON_POLICY_FIELDS: Final = TOKENS | {
     "access_token_expires_at",
     "client_address",
-    "superseded_ids",
+    "linked_session_ids",
     "manually_refreshed_at",
     "tokens_received_at",
     "user_agent",

@@ -137,7 +137,7 @@ class SessionRecord(RecordValue):
     unverified_id_token: str = field(default="", repr=False)  # from the last refresh, not verified yet
     manually_refreshed_at: float = 0.0
     userinfo_claims: tuple[str, ...] = ()  # names of claims from the userinfo endpoint since the ID token was issued
-    superseded_ids: tuple[str, ...] = ()  # ids of this browser's weaker sessions, which other hosts may still use
+    linked_session_ids: tuple[str, ...] = ()  # of the same browser and account; they end with this session
     issuer: str = ""  # issuer of the claims
     agent: AgentAuthorization | None = None
 
@@ -158,7 +158,7 @@ class SessionRecord(RecordValue):
     @classmethod
     def from_record(cls, record: Record) -> Self:
         """Return the session in a record.  Raises ValueError or TypeError if it is malformed."""
-        tuples: dict[str, Any] = {name: tuple(record.data.get(name, ())) for name in ("superseded_ids", "userinfo_claims")}
+        tuples: dict[str, Any] = {name: tuple(record.data.get(name, ())) for name in ("linked_session_ids", "userinfo_claims")}
         if (agent := record.data.get("agent")) is not None:
             tuples["agent"] = AgentAuthorization.from_data(agent)
         session = cls(**{**known_fields(cls, record), **tuples})
@@ -232,7 +232,7 @@ class ServiceAccountRecord(RecordValue):
         kind, _, name = self.created_by.partition("/")
         return name if kind == SERVICE_ACCOUNT else ""
 
-    def vouches_until(self, created: "ServiceAccountRecord") -> float:
+    def creation_secret_expires_at(self, created: "ServiceAccountRecord") -> float:
         """Return when the secret expires with which this account created `created`; 0 if it is no longer a secret of this account."""
         match created.creator_secret_hash:
             case "":

@@ -139,18 +139,18 @@ def ended_with_creator(accounts: Iterable[ServiceAccountRecord], now: float) -> 
     """Return the names of accounts that are invalid because an account that created them was revoked, has expired or was rotated."""
     by_name = {account.name: account for account in accounts}
 
-    def is_vouched_for(account: ServiceAccountRecord) -> bool:
+    def has_valid_creator(account: ServiceAccountRecord) -> bool:
         creator = by_name.get(account.creator)
         if not account.creator:
             return True
         return (
             creator is not None
             and len(creator.name) < len(account.name)
-            and now < creator.vouches_until(account)
-            and is_vouched_for(creator)
+            and now < creator.creation_secret_expires_at(account)
+            and has_valid_creator(creator)
         )
 
-    return frozenset(account.name for account in by_name.values() if not is_vouched_for(account))
+    return frozenset(account.name for account in by_name.values() if not has_valid_creator(account))
 
 
 def validate_name(name: str) -> str:

@@ -24,7 +24,7 @@ class SessionReader:
         """Return the session in a record, or None if it is malformed or of another provider.  The user then signs in again."""
         if (session := SessionRecord.parse(record)) is None:
             return None
-        if not vouches(self.providers.get(session.provider), session):
+        if not is_session_issuer(self.providers.get(session.provider), session):
             log.info(
                 "session ignored: issuer mismatch",
                 session_id=session.id,
@@ -36,7 +36,7 @@ class SessionReader:
         return session
 
 
-def vouches(provider: ProviderConfig | None, session: SessionRecord) -> bool:
+def is_session_issuer(provider: ProviderConfig | None, session: SessionRecord) -> bool:
     """Return whether this provider issued the session.
 
     The provider id is not enough, because another provider may have had it, and two providers may use the same subject.

@@ -13,7 +13,7 @@ from authenticate.api.cursors import decode_cursor, encode_cursor
 from config.options import Options
 from databroker.admin import row_search
 from databroker.audit_log import AuditAction, name_in_claims
-from databroker.end_sessions import end_sessions, end_sessions_for_user, superseded_by
+from databroker.end_sessions import end_sessions, end_sessions_for_user, live_linked_session_ids
 from databroker.models import Session, User
 from databroker.records import SESSION, Record
 
@@ -110,8 +110,8 @@ async def end_session(call: ApiCall) -> None:
     record = await call.context.broker.get(SESSION, call.id)
     if record is None:
         raise not_found("session")
-    # Superseded sessions end with it, so they are in the audit log too.
-    targets = {id: id for id in await superseded_by(call.context.broker, [record.id])} | {
+    # Linked sessions end with it, so they are in the audit log too.
+    targets = {id: id for id in await live_linked_session_ids(call.context.broker, [record.id])} | {
         record.id: _describe(record, call.context.options)
     }
     ended: list[str] = []

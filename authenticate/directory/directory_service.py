@@ -45,8 +45,8 @@ class DirectoryService:
         """Release the work to another process immediately. Sign-ins in progress may look up users for `grace` more seconds."""
         await asyncio.gather(*(directory.stop(grace) for directory in self._directories.values()))
 
-    async def look_up(self, user_id: str, access_token: str) -> None:
-        """Write the groups of a user who signs in, from the directory of their provider."""
+    async def sync_user(self, user_id: str, access_token: str) -> None:
+        """Write the groups of a user who signs in to the store, from the directory of their provider."""
         directory = self._directories.get(user_id.partition("/")[0])
         if directory is not None:
-            await directory.look_up(user_id, access_token)
+            await directory.sync_user(user_id, access_token)

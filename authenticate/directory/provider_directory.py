@@ -79,8 +79,8 @@ class ProviderDirectory:
         elif self._source is not None:
             await self._source.close()
 
-    async def look_up(self, user_id: str, access_token: str) -> None:
-        """Write the groups of a user who signs in.
+    async def sync_user(self, user_id: str, access_token: str) -> None:
+        """Write the groups of a user who signs in to the store.
 
         A failure is logged and does not stop the sign-in: the next sync brings the groups. If the user has no record until then,
         their groups are unknown to every rule (authorize/identity/identity_builder.py).
@@ -88,7 +88,7 @@ class ProviderDirectory:
         if self._source is None:
             return
         try:
-            await self._look_up(self._source, user_id, access_token)
+            await self._sync_user(self._source, user_id, access_token)
         except (ProviderError, BrokerError) as error:
             metrics.directory_lookups.labels(self.provider.id, "error").inc()
             log.warning(
@@ -100,7 +100,7 @@ class ProviderDirectory:
         else:
             metrics.directory_lookups.labels(self.provider.id, "success").inc()
 
-    async def _look_up(self, source: DirectorySource, user_id: str, access_token: str) -> None:
+    async def _sync_user(self, source: DirectorySource, user_id: str, access_token: str) -> None:
         """Write the look-up's result. Look up again if the record changes concurrently, because that change may be newer."""
         for attempts_left in reversed(range(MAX_LOOK_UPS)):
             before = await self._scoped_broker.get(DIRECTORY_USER, user_id)

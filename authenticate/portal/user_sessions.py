@@ -63,12 +63,12 @@ def _label(session: SessionRecord) -> str:
 
 
 async def other_sessions(sessions: SessionService, this: SessionRecord, now: float) -> list[SessionRecord]:
-    """Return live sessions of the same user in other browsers, newest first.  Sessions that `this` superseded are not included."""
+    """Return live sessions of the same user in other browsers, newest first.  Of linked sessions, only the newest is included."""
     found = [each for each in await sessions.list_for_same_user(this, now) if each.id != this.id]
     ages = {each.id: (each.issued_at, each.id) for each in found}
-    # Sessions of two tabs may supersede each other; the newer represents both.
-    of_others = {id for each in found for id in each.superseded_ids if id in ages and ages[id] < ages[each.id]}
-    return sorted((each for each in found if each.id not in {*this.superseded_ids, *of_others}), key=lambda each: -each.issued_at)
+    # Sessions of two tabs are linked in both directions; the newer represents both.
+    of_others = {id for each in found for id in each.linked_session_ids if id in ages and ages[id] < ages[each.id]}
+    return sorted((each for each in found if each.id not in {*this.linked_session_ids, *of_others}), key=lambda each: -each.issued_at)
 
 
 async def _last_seen(ids: Iterable[str]) -> dict[str, LastSeen]:

@@ -8,7 +8,7 @@ from authenticate.provider.provider_errors import SubjectMismatch
 from config.options import Options
 from config.provider_config import ProviderConfig
 from databroker.records import SessionRecord
-from databroker.session_reader import vouches
+from databroker.session_reader import is_session_issuer
 
 
 # enforcement-point: Sign-in and sign-out: Provider client of a session
@@ -43,7 +43,7 @@ class ProviderClients:
         Raises SubjectMismatch if it is no longer configured: the session's tokens are then sent to no provider.
         """
         client = self.get(session.provider)
-        if client is None or not vouches(client.configured, session):
+        if client is None or not is_session_issuer(client.configured, session):
             raise SubjectMismatch("the provider of the session is no longer configured")
         return client
 

@@ -143,7 +143,7 @@ class GateCallbackView(_InstanceSettings, OIDCAuthenticationCallbackView):
         if discovery.sends_iss and "iss" not in params:
             raise BadRequest(Message("the response does not name its issuer"))
         backend = GateBackend(client, discovery, self.service.clock, library_settings(self.service.options, client, discovery))
-        self.signed_in = await backend.authenticate(
+        self.sign_in_result = await backend.authenticate(
             request, code=params["code"], nonce=self.attempt["nonce"], code_verifier=self.attempt["verifier"]
         )
         return await self.login_success()

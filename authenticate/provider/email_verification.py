@@ -16,8 +16,8 @@ def email_verified(claims: Mapping[str, Any]) -> bool | None:
     """
     if "email_verified" not in claims:
         return None
-    is_vouched = is_true_claim(claims["email_verified"])
-    return None if is_vouched and claims.get("mail") and not (isinstance(email := claims.get("email"), str) and email) else is_vouched
+    is_verified = is_true_claim(claims["email_verified"])
+    return None if is_verified and claims.get("mail") and not (isinstance(email := claims.get("email"), str) and email) else is_verified
 
 
 def merge_claims(id_token: Mapping[str, Any], userinfo: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ class SignInResult:
 
 
 class ProviderMismatch(BadRequest):
-    """The sign-in started at a provider that is no longer configured; `provider` is its issuer, None if unknown."""
+    """The sign-in started at a provider that is no longer configured. `issuer` is None if unknown."""
 
-    def __init__(self, provider: str | None):
-        super().__init__(f"the sign-in started at {provider or 'an unnamed provider'}, which is no longer configured")
+    def __init__(self, issuer: str | None):
+        super().__init__(f"the sign-in started at {issuer or 'an unnamed provider'}, which is no longer configured")

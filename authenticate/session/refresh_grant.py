@@ -13,7 +13,7 @@ from authenticate.provider.tokens.id_token import unverified_claims
 from authenticate.provider.tokens.signed_token import TokenNotCurrent
 from authorize.identity.identity_builder import linked_id_for
 from databroker.records import SessionRecord, UserRecord
-from databroker.session_reader import vouches
+from databroker.session_reader import is_session_issuer
 
 log = structlog.get_logger(__name__)
 
@@ -106,7 +106,7 @@ async def _verify_refreshed_id_token(client: ProviderClient, session: SessionRec
 
 def _check_issuer(client: ProviderClient, session: SessionRecord) -> None:
     """Check that the configured provider issued the session, because its tokens must not be sent to another provider."""
-    if not vouches(client.configured, session):
+    if not is_session_issuer(client.configured, session):
         raise SubjectMismatch("the provider of the session is no longer configured")
 
 

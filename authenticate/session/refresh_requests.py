@@ -57,7 +57,7 @@ class RefreshRequests:
         deadline = asyncio.get_running_loop().time() + IN_PROGRESS_TIMEOUT
         while True:
             try:
-                await self._refresh.renew(session_id, RefreshStep.TOKENS, older_than=received_at)
+                await self._refresh.renew(session_id, RefreshStep.TOKENS, if_received_at=received_at)
             except RefreshInProgress:
                 if asyncio.get_running_loop().time() > deadline:
                     raise ProviderError("another refresh timed out") from None

@@ -31,9 +31,9 @@ class SessionIndex:
         keys = _index_keys(session, linked_id)
         await asyncio.gather(*(self._broker.put(SESSION_INDEX, f"{key}/{session.id}", entry, expires=session.expires_at) for key in keys))
 
-    async def link_attempts(self, session: SessionRecord, attempts: Collection[str]) -> set[str]:
-        """Index the session under these sign-in attempts, and return the other sessions that the attempts started."""
-        keys = [index_key("", "attempt", attempt) for attempt in attempts]
+    async def add_states(self, session: SessionRecord, states: Collection[str]) -> set[str]:
+        """Index a session under the states of its browser's sign-ins, and return the ids of the other sessions that they started."""
+        keys = [index_key("", "attempt", state) for state in states]
         entry, ends = SessionIndexEntry(subject=_text_claim(session, "sub")).to_data(), session.issued_at + MAX_SIGN_IN_SECONDS
         await asyncio.gather(*(self._broker.put(SESSION_INDEX, f"{key}/{session.id}", entry, expires=ends) for key in keys))
         return {indexed_session_id(entry) for key in keys async for entry in index_entries(self._broker, key)} - {session.id}
@@ -86,10 +86,10 @@ class SessionIndex:
 
         Call this after the session is written: then either the logout finds the session, or this finds the marker.
         """
-        issued = session.claims.get("iat")
-        vouched = issued if isinstance(issued, int | float) else session.issued_at
-        notes = await asyncio.gather(*(self._broker.get(LOGOUT_MARKER, key) for key in _marker_keys(session)))
-        return any(note is not None and vouched <= LogoutMarker.from_record(note).issued_at for note in notes)
+        iat = session.claims.get("iat")
+        issued_at = iat if isinstance(iat, int | float) else session.issued_at
+        markers = await asyncio.gather(*(self._broker.get(LOGOUT_MARKER, key) for key in _marker_keys(session)))
+        return any(marker is not None and issued_at <= LogoutMarker.from_record(marker).issued_at for marker in markers)
 
 
 def _index_keys(session: SessionRecord, linked_id: str) -> list[str]:

@@ -79,10 +79,12 @@ class SessionRefresh:
         self._broker = broker
         self._clock = clock
 
-    async def renew(self, session_id: str, step: RefreshStep, *, manual: bool = False, older_than: float | None = None) -> SessionRecord:
+    async def renew(
+        self, session_id: str, step: RefreshStep, *, manual: bool = False, if_received_at: float | None = None
+    ) -> SessionRecord:
         """Refresh a session and return it.
 
-        If `older_than` is given, tokens received at that time are refreshed even if they are not due; later ones are not.
+        With `if_received_at`, tokens that are still those received at exactly this time are refreshed even if they are not due.
 
         Raises:
             SessionEnded: the session had ended, or this refresh ended it.
@@ -96,7 +98,7 @@ class SessionRefresh:
             session = SessionRecord.from_record(record)
             try:
                 with self._slot(session.provider):
-                    return await self._renew(record, session, step, manual or session.tokens_received_at == older_than, manual)
+                    return await self._renew(record, session, step, manual or session.tokens_received_at == if_received_at, manual)
             except InvalidGrant as error:
                 raise await self._end(session, REFUSED, error) from error
             # ClaimsTooLarge ends the session because a user whose claims grow would otherwise retain the previous groups.

@@ -16,7 +16,7 @@ from databroker.agent_records import AgentAuthorization
 from databroker.broker_client import BrokerClient, Edited, update
 from databroker.end_sessions import batched, end_sessions, session_ids_for_user
 from databroker.records import SESSION, USER, Record, SessionRecord
-from databroker.session_reader import SessionReader, user_for_session, vouches
+from databroker.session_reader import SessionReader, is_session_issuer, user_for_session
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.errors import BadRequest, BrokerError
 
@@ -28,8 +28,8 @@ MAX_SESSIONS = 100
 # Age in seconds from which an index entry without a session means that it has ended: the index is written first.
 WRITE_SECONDS = 60.0
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
-# One more sign-in supersedes them all, which bounds the record.
-MAX_SUPERSEDED = 8
+# Bounds the record: at the limit, the next sign-in ends the previous session and links to none.
+MAX_LINKED_SESSIONS = 8
 
 
 class LoggedOutDuringSignIn(BadRequest):
@@ -46,7 +46,7 @@ class SessionService:
         self._lifetime = options.cookie_expire.total_seconds()
         self._reader = SessionReader(options)
         # Reader of the configuration that has replaced this one while its last requests finish.
-        self.successor: SessionReader | None = None
+        self.successor_reader: SessionReader | None = None
 
     async def create(
         self,
@@ -56,15 +56,15 @@ class SessionService:
         client_address: str,
         user_agent: str,
         previous: SessionRecord | None,
-        attempts: Collection[str] = (),
+        states: Collection[str] = (),
         session_id: str = "",
         agent: AgentAuthorization | None = None,
     ) -> SessionRecord:
         """Create a session with a new id, so that a cookie injected before sign-in is never promoted (session fixation).
 
-        `previous` is the browser's session before this sign-in. If it belongs to the same account, it is a weaker session that other
-        hosts may still use, and it ends with the new one. Otherwise it ends now.
-        `attempts` are this sign-in attempt and those in other tabs of the browser: their sessions of the same account end together.
+        `previous` is the browser's session before this sign-in. If it belongs to the same account and has fewer than
+        MAX_LINKED_SESSIONS links, it is linked: other hosts may still use it, and it ends with the new session. Otherwise it ends now.
+        `states` are those of this sign-in and of sign-ins in other tabs of the browser: their sessions of the same account are linked.
         `agent` makes it the session of an OAuth client, with an id of `new_session_id`. It expires with the authorization code.
 
         Raises:
@@ -84,13 +84,13 @@ class SessionService:
             await self.end(session)
             raise LoggedOutDuringSignIn("you signed out at the identity provider during this sign-in")
         # After the write: either the cleanup of the new configuration finds the session (RemovedProviders), or this check does.
-        if self.successor is not None and not vouches(self.successor.providers.get(session.provider), session):
+        if self.successor_reader is not None and not is_session_issuer(self.successor_reader.providers.get(session.provider), session):
             await self.end(session)
             raise ProviderMismatch(session.effective_issuer)
-        if previous is not None and previous.id not in session.superseded_ids:
+        if previous is not None and previous.id not in session.linked_session_ids:
             await self.end(previous)
-        for other in await self.index.link_attempts(session, attempts):
-            await self._end_together(session, other)
+        for other_id in await self.index.add_states(session, states):
+            await self._add_mutual_links(session, other_id)
         log.info("signed in", session_id=session.id, user_id=session.user_id, client_address=client_address)
         return session
 
@@ -112,27 +112,27 @@ class SessionService:
             access_token_expires_at=result.tokens.expires_at,
             client_address=client_address,
             user_agent=user_agent[:MAX_USER_AGENT],
-            superseded_ids=_superseded_ids(previous, result.user.id),
+            linked_session_ids=_initial_links(previous, result.user.id),
             issuer=result.user.issuer,
         )
 
-    async def _end_together(self, session: SessionRecord, other_id: str) -> None:
-        """Make two sessions of one browser end together if they belong to one account."""
+    async def _add_mutual_links(self, session: SessionRecord, other_id: str) -> None:
+        """Link two sessions of one browser, so that they end together, if they belong to one account. Neither ends now."""
         other = await self._broker.get(SESSION, other_id)
         if other is None or (found := self._reader.read(other)) is None:
             return  # because the other sign-in looks for this session when it is written
         if (found.user_id, found.effective_issuer) == (session.user_id, session.effective_issuer):
-            await asyncio.gather(self._add_superseded(session.id, other_id), self._add_superseded(other_id, session.id))
+            await asyncio.gather(self._add_link(session.id, other_id), self._add_link(other_id, session.id))
 
-    async def _add_superseded(self, id: str, other_id: str) -> None:
+    async def _add_link(self, id: str, other_id: str) -> None:
         def edit(record: Record | None) -> Edited | None:
-            earlier = tuple(record.data.get("superseded_ids", ())) if record is not None else ()
-            if record is None or other_id in earlier or len(earlier) >= MAX_SUPERSEDED:
+            links = tuple(record.data.get("linked_session_ids", ())) if record is not None else ()
+            if record is None or other_id in links or len(links) >= MAX_LINKED_SESSIONS:
                 return None
-            return {**record.data, "superseded_ids": (*earlier, other_id)}, record.data["expires_at"]
+            return {**record.data, "linked_session_ids": (*links, other_id)}, record.data["expires_at"]
 
-        # An attempt fails only by the write of another tab, of which there are at most MAX_SUPERSEDED, or by a refresh.
-        await update(self._broker, SESSION, id, edit, attempts=2 * MAX_SUPERSEDED)
+        # A write conflicts only with those of other tabs, at most MAX_LINKED_SESSIONS, or with a refresh.
+        await update(self._broker, SESSION, id, edit, attempts=2 * MAX_LINKED_SESSIONS)
 
     async def find(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> SessionRecord | None:
         """Return the live session of this browser at this host, or None. Cookies that gate did not set are ignored."""
@@ -267,7 +267,8 @@ def new_session_id() -> str:
     return secrets.token_urlsafe(32)
 
 
-def _superseded_ids(previous: SessionRecord | None, user_id: str) -> tuple[str, ...]:
-    if previous is None or previous.user_id != user_id or len(previous.superseded_ids) >= MAX_SUPERSEDED:
+def _initial_links(previous: SessionRecord | None, user_id: str) -> tuple[str, ...]:
+    """Return the ids that a new session links: `previous` and its links, unless it is of another user or at the limit."""
+    if previous is None or previous.user_id != user_id or len(previous.linked_session_ids) >= MAX_LINKED_SESSIONS:
         return ()
-    return (previous.id, *previous.superseded_ids)
+    return (previous.id, *previous.linked_session_ids)

@@ -21,17 +21,17 @@ MAX_REMEMBERED_URL = 2000
 class SignInAttempt:
     """Sign-in in progress.
 
-    `id` identifies the attempt at the route host.  `step_up` has the route's requirements.  `login_hint` is an address that the user
-    entered.  If `is_chosen`, the user chose the provider on a page of gate, so a cookie may remember it.  `agent_user_id` is the user who
-    allowed an OAuth client: then the sign-in creates the client's session, not the browser's.
+    `route_attempt_id` identifies the route host's own attempt, which led here.  `step_up` has the route's requirements.  `login_hint` is
+    an address that the user entered.  If `may_remember`, the user chose the provider on a page of gate, so a cookie may remember it.
+    `agent_user_id` is the user who allowed an OAuth client: then the sign-in creates the client's session, not the browser's.
     """
 
     target: RedirectTarget
-    id: str
+    route_attempt_id: str
     provider: str
     step_up: StepUpRequest = field(default_factory=StepUpRequest)
     login_hint: str = ""
-    is_chosen: bool = False
+    may_remember: bool = False
     agent_user_id: str = ""
 
 
@@ -45,9 +45,14 @@ async def redirect_to_provider(request: HttpRequest, service: AuthenticateServic
         return view_helpers.provider_error_page(request, error, str(attempt.target))
 
     def start(claims: dict[str, str]) -> tuple[str, list[str]]:
-        remembered = {**claims, "to": attempt.target.truncated(MAX_REMEMBERED_URL), "attempt": attempt.id, **attempt.step_up.to_attempt()}
+        remembered = {
+            **claims,
+            "to": attempt.target.truncated(MAX_REMEMBERED_URL),
+            "route_attempt": attempt.route_attempt_id,
+            **attempt.step_up.to_attempt(),
+        }
         remembered |= {"provider": client.provider.id, "issuer": client.provider.issuer}
-        remembered |= {"chosen": "yes"} if attempt.is_chosen else {}
+        remembered |= {"may_remember": "yes"} if attempt.may_remember else {}
         remembered |= {"agent": attempt.agent_user_id} if attempt.agent_user_id else {}
         return service.attempts.start(remembered, service.host_port, view_helpers.cookie_headers(request), service.clock())
 

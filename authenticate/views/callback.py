@@ -24,7 +24,7 @@ from foundation.web.message import Message
 
 log = structlog.get_logger(__name__)
 
-DASHBOARD = "/.gate/"
+PORTAL = "/.gate/"
 MAX_ERROR = 64  # characters of the provider's error code in the log
 
 
@@ -88,7 +88,7 @@ class CallbackView(GateCallbackView):
         if session is None:
             return self._restart_page(Message("This sign-in has expired, was already completed, or was started in another browser."))
         target = self._target()
-        return responses.redirect(service.redirects.return_location(session, target, self.attempt["attempt"]) if target else DASHBOARD)
+        return responses.redirect(service.redirects.return_location(session, target, self.attempt["route_attempt"]) if target else PORTAL)
 
     def login_failure(self, error: str, description: str = "") -> HttpResponse:
         """Handle an error response of the provider.
@@ -113,21 +113,21 @@ class CallbackView(GateCallbackView):
     async def login_success(self) -> HttpResponse:
         service, request = self.service, self.request
         # Before the session exists, so that its first request already has the groups.
-        await service.directory.look_up(self.signed_in.user.id, self.signed_in.tokens.access_token)
+        await service.directory.sync_user(self.sign_in_result.user.id, self.sign_in_result.tokens.access_token)
         now = service.clock()
         step_up = StepUpRequest.from_attempt(self.attempt)
-        if shortfall := step_up.unmet_requirement(self.signed_in.user.claims, now, now):
+        if shortfall := step_up.unmet_requirement(self.sign_in_result.user.claims, now, now):
             return await self._handle_step_up_failure(step_up, shortfall)
         if "agent" in self.attempt:
-            response = await complete_authorization(request, service, self.signed_in, self.attempt)
+            response = await complete_authorization(request, service, self.sign_in_result, self.attempt)
             return self._clear_attempt(response)
         session = await service.sessions.create(
-            self.signed_in,
+            self.sign_in_result,
             now,
             previous=await service.sessions.find(view_helpers.cookie_headers(request), service.host_port, now),
             client_address=page_context(request).client_address,
             user_agent=request.headers.get("User-Agent", ""),
-            attempts={self.state, *service.attempts.active_ids(view_helpers.cookie_headers(request), service.host_port, now)},
+            states={self.state, *service.attempts.active_ids(view_helpers.cookie_headers(request), service.host_port, now)},
         )
         # After the session was created, so that a concurrent deactivation either ends it or is found here.
         if await service.is_deactivated(session):
@@ -135,10 +135,10 @@ class CallbackView(GateCallbackView):
             return self._deactivated_page()
         target = self._target()
         await self._end_oldest(session, now)
-        location = service.redirects.return_location(session, target, self.attempt["attempt"]) if target else DASHBOARD
-        injected = service.sessions.clear_conflicting(view_helpers.cookie_headers(request), service.host_port, request.path)
-        cookies = [*injected, *service.sessions.set_cookies(session, service.host_port, now), service.attempts.clear(self.state)]
-        cookies += service.provider_selector.remember_cookies(session.provider) if "chosen" in self.attempt else []
+        location = service.redirects.return_location(session, target, self.attempt["route_attempt"]) if target else PORTAL
+        deletions = service.sessions.clear_conflicting(view_helpers.cookie_headers(request), service.host_port, request.path)
+        cookies = [*deletions, *service.sessions.set_cookies(session, service.host_port, now), service.attempts.clear(self.state)]
+        cookies += service.provider_selector.remember_cookies(session.provider) if "may_remember" in self.attempt else []
         return responses.redirect(location, cookies)
 
     async def _end_oldest(self, session: SessionRecord, now: float) -> None:
@@ -162,7 +162,7 @@ class CallbackView(GateCallbackView):
         target = self._target()
         if target is not None and not step_up.force_reauthentication:
             step_up, agent = replace(step_up, force_reauthentication=True), self.attempt.get("agent", "")
-            attempt = SignInAttempt(target, self.attempt["attempt"], self.signed_in.provider, step_up, agent_user_id=agent)
+            attempt = SignInAttempt(target, self.attempt["route_attempt"], self.sign_in_result.provider, step_up, agent_user_id=agent)
             return self._clear_attempt(await redirect_to_provider(self.request, self.service, attempt))
         return self._step_up_failed_page(shortfall)
 
@@ -180,7 +180,7 @@ class CallbackView(GateCallbackView):
             403,
             AUTH_TIME_MISSING,
             advice=Message("Try again. If the problem continues, your administrator must check the settings of the identity provider."),
-            links=((view_helpers.TRY_AGAIN, self._target_url()), (Message("View my account"), DASHBOARD)),
+            links=((view_helpers.TRY_AGAIN, self._target_url()), (Message("View my account"), PORTAL)),
         )
         return self._clear_attempt(response)
 
@@ -194,7 +194,7 @@ class CallbackView(GateCallbackView):
                 "Try again and choose a stronger sign-in method if one is offered. "
                 "Otherwise ask your administrator which method this application requires."
             ),
-            links=((view_helpers.TRY_AGAIN, self._target_url()), (Message("View my account"), DASHBOARD)),
+            links=((view_helpers.TRY_AGAIN, self._target_url()), (Message("View my account"), PORTAL)),
         )
         return self._clear_attempt(response)
 
@@ -206,7 +206,7 @@ class CallbackView(GateCallbackView):
 
     def _target_url(self) -> str:
         target = self._target()
-        return str(target) if target is not None else DASHBOARD
+        return str(target) if target is not None else PORTAL
 
     def _restart_page(self, reason: str) -> HttpResponse:
         links = ((Message("Start again"), self._target_url()),)

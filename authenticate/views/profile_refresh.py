@@ -10,8 +10,8 @@ from foundation.errors import ProviderError
 from foundation.web import responses
 from foundation.web.message import Message
 
-DASHBOARD = "/.gate/"
-BACK = ((Message("Back"), DASHBOARD),)
+PORTAL = "/.gate/"
+BACK = ((Message("Back"), PORTAL),)
 
 
 @view_helpers.requires_session("POST", back=BACK)
@@ -33,10 +33,10 @@ async def _refresh(request: HttpRequest, service: AuthenticateService, session: 
             response, service.sessions.clear_cookies(view_helpers.cookie_headers(request), service.host_port, request.path)
         )
     except ProviderError as error:
-        return view_helpers.provider_error_page(request, error, DASHBOARD)
+        return view_helpers.provider_error_page(request, error, PORTAL)
     if view_helpers.wants_json(request):
         return responses.json_response({"status": 200, "reason": "Your session is refreshed."})
-    response = responses.redirect(DASHBOARD)
+    response = responses.redirect(PORTAL)
     response.status_code = 303
     return response
 

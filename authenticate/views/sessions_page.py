@@ -60,7 +60,7 @@ async def _end(request: HttpRequest, service: AuthenticateService, session: Sess
         if found is None:
             reason = Message("Session not found; nothing was changed. It may have ended already.")
             return responses.render_error(request, 404, reason, links=BACK)
-        if found.id in (session.id, *session.superseded_ids):
+        if found.id in (session.id, *session.linked_session_ids):
             return responses.redirect("/.gate/signout/")  # which asks for confirmation, and clears the cookies
         chosen = [found]
     ended = 0

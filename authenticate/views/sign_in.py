@@ -57,55 +57,64 @@ async def choose(request: HttpRequest) -> HttpResponse:
     except SealError:
         return _tampered_page(request)
     # Another site can send a browser here, but must not set the remembered provider.
-    is_chosen = request.headers.get("Sec-Fetch-Site") == "same-origin"
-    return await _begin(request, params, ProviderSelection(query, id, address.strip(), is_explicit=True, is_chosen=is_chosen))
+    may_remember = request.headers.get("Sec-Fetch-Site") == "same-origin"
+    return await _begin(
+        request, params, ProviderSelection(query, id, address.strip(), came_from_selection_page=True, may_remember=may_remember)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderSelection:
-    """Provider selection: the signed `query` of the link, and the provider `id` or address from the user or the link."""
+    """Provider selection: the signed `query` of the link, and the provider `id` or address from the user or the link.
+
+    If `came_from_selection_page`, the remembered provider is ignored.  If `may_remember`, a successful sign-in is remembered.
+    """
 
     query: str
     id: str = ""
     address: str = ""
-    is_explicit: bool = False
-    is_chosen: bool = False
+    came_from_selection_page: bool = False
+    may_remember: bool = False
 
 
 async def _begin(request: HttpRequest, params: Mapping[str, str], selection: ProviderSelection) -> HttpResponse:
     gate = page_context(request)
     service = gate.authenticate
-    now, headers = service.clock(), view_helpers.cookie_headers(request)
+    now, cookie_headers = service.clock(), view_helpers.cookie_headers(request)
     target = service.redirect_targets.resolve(params.get("gate_redirect_uri", ""), gate.authorize.is_route_origin)
-    attempt_id = params.get("gate_attempt", "")
-    if target is None or not (service.redirect_targets.is_authenticate_page(target) or is_attempt_id(attempt_id)):
+    route_attempt_id = params.get("gate_attempt", "")
+    if target is None or not (service.redirect_targets.is_authenticate_page(target) or is_attempt_id(route_attempt_id)):
         raise BadRequest(Message("the redirect target is not allowed"))
     step_up = StepUpRequest.from_url(params)
-    session = await service.sessions.find(headers, service.host_port, now)
+    session = await service.sessions.find(cookie_headers, service.host_port, now)
     if session is not None and not (shortfall := step_up.unmet_requirement(session.claims, session.issued_at, now)):
-        return responses.redirect(service.redirects.return_location(session, target, attempt_id))
+        return responses.redirect(service.redirects.return_location(session, target, route_attempt_id))
     candidates = service.provider_selector.candidates(params.get("gate_providers", ""))
-    provider = _select_provider(service.provider_selector, candidates, selection, session, headers)
+    provider = _select_provider(service.provider_selector, candidates, selection, session, cookie_headers)
     if provider is None:
         return _selection_page(request, candidates, selection)
     # Only an expired sign-in forces re-authentication; a provider may reach a stronger one without it.
     step_up = replace(step_up, force_reauthentication=session is not None and shortfall == MAX_AGE_EXCEEDED)
-    attempt = SignInAttempt(target, attempt_id, provider.id, step_up, selection.address, selection.is_chosen)
+    attempt = SignInAttempt(target, route_attempt_id, provider.id, step_up, selection.address, selection.may_remember)
     response = await redirect_to_provider(request, service, attempt)
     if session is not None:
         return response
-    return responses.with_cookies(response, service.sessions.clear_conflicting(headers, service.host_port, request.path))
+    return responses.with_cookies(response, service.sessions.clear_conflicting(cookie_headers, service.host_port, request.path))
 
 
 def _select_provider(
-    choice: ProviderSelector, candidates: Providers, selection: ProviderSelection, session: SessionRecord | None, headers: list[bytes]
+    selector: ProviderSelector,
+    candidates: Providers,
+    selection: ProviderSelection,
+    session: SessionRecord | None,
+    cookie_headers: list[bytes],
 ) -> ProviderConfig | None:
     """Return the provider to sign in at, or None if the user must choose."""
     if selection.id:
-        return choice.require(candidates, selection.id)
+        return selector.require(candidates, selection.id)
     if selection.address:
-        return choice.by_email_domain(candidates, selection.address)
-    return choice.default_for(candidates, session, [] if selection.is_explicit else headers)
+        return selector.by_email_domain(candidates, selection.address)
+    return selector.default_for(candidates, session, [] if selection.came_from_selection_page else cookie_headers)
 
 
 def _selection_page(request: HttpRequest, candidates: Providers, selection: ProviderSelection) -> HttpResponse:

@@ -29,17 +29,17 @@ async def sign_out(request: HttpRequest) -> HttpResponse:
         return HttpResponse(status=204, headers={"Allow": ", ".join(METHODS)})
     if request.method not in METHODS:
         return HttpResponseNotAllowed(METHODS)
-    headers = view_helpers.cookie_headers(request)
+    cookie_headers = view_helpers.cookie_headers(request)
     session = await view_helpers.get_session(request)
     token = request.headers.get(HEADER, "") or _field(request, FIELD)
-    is_proven = service.csrf.check(token, headers, service.clock(), bound_to=_csrf_binding(session))
+    is_proven = service.csrf.check(token, cookie_headers, service.clock(), bound_to=_csrf_binding(session))
     if request.method == "HEAD" or not is_proven:
         return _confirmation_page(request, service, session)
     return await _sign_out(request, service, session)
 
 
 async def _sign_out(request: HttpRequest, service: AuthenticateService, session: SessionRecord | None) -> HttpResponse:
-    headers, now = view_helpers.cookie_headers(request), service.clock()
+    cookie_headers, now = view_helpers.cookie_headers(request), service.clock()
     next_url = service.post_logout_redirect.resolve(_field(request, "gate_redirect_uri"), page_context(request).authorize.is_route_origin)
     everywhere = session is not None and request.method == "POST" and EVERYWHERE in request.POST
     if session is not None:
@@ -47,8 +47,8 @@ async def _sign_out(request: HttpRequest, service: AuthenticateService, session:
         service.revoke_in_background(session)
         params = service.post_logout_redirect.params(next_url, service.clock())
         next_url = await service.providers.for_session(session).end_session_url(session, params) or next_url
-    await service.sessions.end_from_cookies(headers, service.host_port, now)
-    cleared = service.sessions.clear_cookies(headers, service.host_port, request.path)
+    await service.sessions.end_from_cookies(cookie_headers, service.host_port, now)
+    cleared = service.sessions.clear_cookies(cookie_headers, service.host_port, request.path)
     return responses.with_cookies(
         _next_response(request, next_url, everywhere=everywhere),
         [*cleared, service.csrf.clear(), *service.provider_selector.clear_cookies(), *_admin_cookies()],

@@ -34,8 +34,8 @@ from databroker.session_reader import (
     directory_user_for_session,
     find_directory_record,
     group_for_session,
+    is_session_issuer,
     user_for_session,
-    vouches,
 )
 from databroker.store.base import RecordChange
 from databroker.store.frozen import frozen_data
@@ -208,7 +208,7 @@ class IdentityLoader:
             provider, _, subject = user.id.partition("/")
             session = SessionRecord("", user.id, subject, provider, now, math.inf, user.claims, issuer=user.effective_issuer)
             configured = self._sessions.providers.get(provider)
-            if configured is None or not vouches(configured, session):
+            if configured is None or not is_session_issuer(configured, session):
                 return None
             directory_record = await find_directory_record(session, configured, self._replica.get)
             directory_user = directory_user_for_session(session, directory_record) if configured.has_directory else None

@@ -136,7 +136,7 @@ async def _load_creators(account: ServiceAccountRecord, get: ReadRecord) -> tupl
         if record is None or len(account.creator) >= len(account.name):
             return (), 0.0
         creator = ServiceAccountRecord.from_record(record)
-        until = min(until, creator.vouches_until(account))
+        until = min(until, creator.creation_secret_expires_at(account))
         creators.append((account.creator, record.version))
         account = creator
     return tuple(creators), until

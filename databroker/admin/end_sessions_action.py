@@ -9,7 +9,7 @@ from django.http import HttpRequest
 
 from databroker.audit_log import AuditAction, record_actions, session_label
 from databroker.broker_client import page_context
-from databroker.end_sessions import end_sessions, session_ids_for_user, superseded_by
+from databroker.end_sessions import end_sessions, live_linked_session_ids, session_ids_for_user
 from databroker.models import Session, User
 from foundation.errors import BrokerError
 
@@ -66,7 +66,7 @@ class EndSessionsAction:
 
     def _end(self, chosen: Sequence[str]) -> None:
         broker = page_context(self.request).broker
-        ids = list(dict.fromkeys([*async_to_sync(superseded_by)(broker, chosen), *chosen]))
+        ids = list(dict.fromkeys([*async_to_sync(live_linked_session_ids)(broker, chosen), *chosen]))
         names = {row.pk: session_label(row) for row in Session.objects.select_related("user").filter(pk__in=ids)}
         # Audit first, so that an action that cannot be logged is not performed.
         record_actions(self.request, AuditAction.END_SESSION, [(id, names.get(id, id)) for id in ids], Session)

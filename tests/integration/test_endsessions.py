@@ -41,7 +41,7 @@ async def _fill(options: Options) -> None:
         for id, email in (("oidc/1", "Ann@a.org"), ("oidc/2", "bob@a.org")):
             await broker.put(USER, id, {"email": email})
         for id, user in (("a1", "oidc/1"), ("a2", "oidc/1"), ("b1", "oidc/2"), ("c1", "oidc/gone")):
-            await put_session(broker, id, {"user_id": user, "superseded_ids": ["a2"] if id == "a1" else []})
+            await put_session(broker, id, {"user_id": user, "linked_session_ids": ["a2"] if id == "a1" else []})
 
 
 async def _left(options: Options) -> list[str]:

@@ -104,5 +104,5 @@ callback = door("authenticate.views.callback", "unit/authenticate/views/test_aut
 callback.without(
     "a weak answer makes no session",
     "CallbackView.login_success",
-    replaced("step_up.unmet_requirement(self.signed_in.user.claims, now, now)", '""'),
+    replaced("step_up.unmet_requirement(self.sign_in_result.user.claims, now, now)", '""'),
 )

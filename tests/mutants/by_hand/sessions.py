@@ -83,12 +83,12 @@ entries.without(
 
 together = door("databroker.end_sessions", "unit/databroker/test_end_sessions.py", "unit/authenticate/test_endings.py")
 together.without(
-    "the weaker sessions of a browser end, too", "end_sessions", replaced("await superseded_by(broker, chosen)", "list[str]()")
+    "the weaker sessions of a browser end, too", "end_sessions", replaced("await live_linked_session_ids(broker, chosen)", "list[str]()")
 )
 together.without(
     "an end that failed halfway can be asked for again",
     "end_sessions",
-    replaced("([id for id in superseded if id not in chosen], chosen)", "(chosen, [id for id in superseded if id not in chosen])"),
+    replaced("([id for id in linked if id not in chosen], chosen)", "(chosen, [id for id in linked if id not in chosen])"),
 )
 at_the_provider = door("authenticate.session.provider_initiated_logout", "unit/authenticate/test_endings.py")
 at_the_provider.without(
@@ -111,7 +111,7 @@ ending = door("databroker.admin.end_sessions_action", "unit/databroker/admin/tes
 ending.without(
     "the weaker sessions of a browser are recorded, too",
     "EndSessionsAction._end",
-    replaced("[*async_to_sync(superseded_by)(broker, chosen), *chosen]", "chosen"),
+    replaced("[*async_to_sync(live_linked_session_ids)(broker, chosen), *chosen]", "chosen"),
 )
 
 details = door("databroker.admin.record_details", "unit/databroker/admin/test_record_details.py", "integration/test_admin_secrets.py")

@@ -25,7 +25,7 @@ other_sessions.without(
 
 provider_sessions = door("authenticate.session.session_index", "unit/authenticate/session/test_session_index.py")
 provider_sessions.without(
-    "an old word ends no new sign-in", "SessionIndex.is_logged_out", always("vouched <= LogoutMarker.from_record(note).issued_at")
+    "an old word ends no new sign-in", "SessionIndex.is_logged_out", always("issued_at <= LogoutMarker.from_record(marker).issued_at")
 )
 provider_sessions.without(
     "a shared sid is not one user's",

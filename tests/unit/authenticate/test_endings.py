@@ -51,7 +51,7 @@ async def strong_id(site: Site) -> str:
 
 
 async def strong(site: Site) -> Record:
-    (record,) = [record for record in await site.sessions() if record.data["superseded_ids"] and record.data["subject"] == "alice"]
+    (record,) = [record for record in await site.sessions() if record.data["linked_session_ids"] and record.data["subject"] == "alice"]
     return record
 
 
@@ -137,7 +137,7 @@ async def by_sign_in_of_another_user(site: Site, browser: Browser) -> None:
 
 async def by_one_step_up_too_many(site: Site, browser: Browser) -> None:
     record = await strong(site)
-    data = {**record.data, "superseded_ids": [*record.data["superseded_ids"], *(f"gone-{number}" for number in range(8))]}
+    data = {**record.data, "linked_session_ids": [*record.data["linked_session_ids"], *(f"gone-{number}" for number in range(8))]}
     await site.broker.put(SESSION, record.id, data)
     site.idp.bend.claims = {"acr": "hw"}
     await browser.get(site.idp.pick(await requested_step_up(site, browser, "hw"), "alice"))

@@ -118,7 +118,7 @@ async def test_refresh_that_changes_the_account_user_ends_session(site: SeveralS
     _, session = await signed_in(site, "corp")
     set_address(site, "corp", email, verified)
     with pytest.raises(SessionEnded, match="the address that links"):
-        await site.service.refresh.renew(session.id, RefreshStep.TOKENS, older_than=0.0)
+        await site.service.refresh.renew(session.id, RefreshStep.TOKENS, if_received_at=0.0)
     assert await left(site) == set()
 
 
@@ -126,7 +126,7 @@ async def test_refresh_that_changes_the_account_user_ends_session(site: SeveralS
 async def test_refresh_that_preserves_the_user_continues(site: SeveralSite, id: str, before: str, after: str) -> None:
     _, session = await signed_in(site, id, before)
     set_address(site, id, after)
-    renewed = await site.service.refresh.renew(session.id, RefreshStep.TOKENS, older_than=0.0)
+    renewed = await site.service.refresh.renew(session.id, RefreshStep.TOKENS, if_received_at=0.0)
     assert renewed.claims["email"] == after
     assert await left(site) == {session.id}
 
@@ -135,7 +135,7 @@ async def test_newly_linked_account_changes_user_and_requires_sign_in(site: Seve
     _, session = await signed_in(site, "corp", ANN, verified=False)
     set_address(site, "corp", ANN)
     with pytest.raises(SessionEnded):
-        await site.service.refresh.renew(session.id, RefreshStep.TOKENS, older_than=0.0)
+        await site.service.refresh.renew(session.id, RefreshStep.TOKENS, if_received_at=0.0)
 
 
 async def test_two_unidentified_accounts_are_not_one_user(site: SeveralSite) -> None:
@@ -220,7 +220,7 @@ async def test_a_sign_in_of_a_configuration_without_the_provider_leaves_no_sessi
         browser = site.browser()
         url = site.idps[id].pick(await to(site, browser, id), "alice")
         site.idps[id].bend.holds["/token"] = held = asyncio.Event()
-        site.service.sessions.successor = None
+        site.service.sessions.successor_reader = None
         under_way = asyncio.create_task(browser.get(url))
         while not site.idps[id].count("/token"):
             await asyncio.sleep(0.01)

@@ -255,7 +255,7 @@ async def test_logout_by_one_provider_affects_no_user_of_another(site: SeveralSi
 async def test_a_session_is_refreshed_revoked_and_signed_out_at_its_own_provider(site: SeveralSite, id: str) -> None:
     browser, session = await signed_in(site, id)
     before = {other: len(idp.requests) for other, idp in site.idps.items()}
-    renewed = await site.service.refresh.renew(session.id, RefreshStep.TOKENS, older_than=0.0)
+    renewed = await site.service.refresh.renew(session.id, RefreshStep.TOKENS, if_received_at=0.0)
     assert renewed.access_token != session.access_token
     page = await browser.get(f"{ORIGIN}/.gate/signout/")
     token = page.text.partition('name="_gate_csrf" value="')[2].partition('"')[0]

@@ -10,8 +10,8 @@ from databroker.end_sessions import (
     batched,
     end_sessions,
     end_sessions_for_user,
+    live_linked_session_ids,
     session_ids_for_user,
-    superseded_by,
 )
 from databroker.records import SESSION
 from databroker.store.memory import MemoryStore
@@ -39,7 +39,7 @@ async def store() -> Store:
     """Two browsers that stepped up, and a third."""
     store = Store()
     for id, earlier in (("a", ["a2", "a1"]), ("a2", ["a1"]), ("a1", []), ("b", ["b1", "gone"]), ("b1", []), ("c", [])):
-        await store.put(SESSION, id, {"user_id": "oidc/x", "superseded_ids": earlier})
+        await store.put(SESSION, id, {"user_id": "oidc/x", "linked_session_ids": earlier})
     return store
 
 
@@ -79,7 +79,7 @@ async def test_interrupted_work_completes_on_retry(store: Store, after: int) -> 
 
 
 async def test_those_that_live_are_named_before_anything_ends(store: Store) -> None:
-    assert await superseded_by(store, ["a", "b", "c"]) == ["a2", "a1", "b1"]
+    assert await live_linked_session_ids(store, ["a", "b", "c"]) == ["a2", "a1", "b1"]
     assert store.deleted == []
 
 

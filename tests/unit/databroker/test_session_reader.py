@@ -20,7 +20,14 @@ from databroker.records import (
     SessionRecord,
     UserRecord,
 )
-from databroker.session_reader import SessionReader, active_grants, directory_user_for_session, group_for_session, user_for_session, vouches
+from databroker.session_reader import (
+    SessionReader,
+    active_grants,
+    directory_user_for_session,
+    group_for_session,
+    is_session_issuer,
+    user_for_session,
+)
 from tests.support.options import MINIMAL, make_options
 from tests.support.providers import a_provider
 
@@ -80,8 +87,8 @@ def test_a_record_that_makes_no_sense_is_none(tmp_path: Path, changed: dict[str,
 
 def test_two_entries_of_one_issuer_are_two_providers() -> None:
     second = session("first", issuer=ISSUER)
-    assert vouches(a_provider("first", url=ISSUER), second)
-    assert not vouches(a_provider("second", url=ISSUER), second)
+    assert is_session_issuer(a_provider("first", url=ISSUER), second)
+    assert not is_session_issuer(a_provider("second", url=ISSUER), second)
 
 
 @pytest.mark.parametrize(("issuer", "name"), [(ISSUER, "Ann"), ("https://other.example", ""), ("", "")])

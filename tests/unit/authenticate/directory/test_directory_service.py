@@ -148,12 +148,12 @@ async def test_one_that_is_slow_keeps_no_other_waiting(tmp_path: Path, corp: Okt
 async def test_user_is_looked_up_only_at_their_own_provider(tmp_path: Path, corp: Okta, partner: Okta) -> None:
     desk = Desk(tmp_path, read("corp", corp), read("partner", partner))
     ann = corp.user_id("ann")
-    await desk.service.look_up(f"partner/{ann}", "")
+    await desk.service.sync_user(f"partner/{ann}", "")
     assert await desk.users("corp") == {}
     assert [user.name for user in (await desk.users("partner")).values()] == ["Mallory"]
     assert corp.requests == []
     for id in (f"filed/{ann}", f"unknown/{ann}", ann):
-        await desk.service.look_up(id, "")
+        await desk.service.sync_user(id, "")
     assert corp.requests == []
     await desk.service.stop()
 

@@ -108,11 +108,11 @@ async def test_new_sign_in_has_groups_immediately(staged) -> None:
     stage = await staged("okta")
     service = DirectoryService(stage.options, stage.broker, stage.clock)
     user = stage.directory.expected_user("ann")
-    await service.look_up(user.id, "")
+    await service.sync_user(user.id, "")
     assert await stage.users() == {user.id: user}
     assert set(await stage.groups()) == set(user.group_ids)
     before = await stage.versions()
-    await service.look_up(user.id, "")
+    await service.sync_user(user.id, "")
     assert await stage.versions() == before
     await service.stop()
 
@@ -132,7 +132,7 @@ async def test_a_look_up_that_is_late_brings_no_group_back(staged, monkeypatch: 
 
     monkeypatch.setattr(DirectorySource, "look_up", late)
     service = DirectoryService(stage.options, stage.broker, stage.clock)
-    await service.look_up(user.id, "")
+    await service.sync_user(user.id, "")
     assert user.group_ids
     assert (await stage.users())[user.id].group_ids == ()
     await service.stop()
@@ -151,7 +151,7 @@ async def test_a_record_that_changes_again_and_again_is_left_to_the_next_reading
     monkeypatch.setattr(DirectorySource, "look_up", late)
     service = DirectoryService(stage.options, stage.broker, stage.clock)
     with capture_logs() as logs:
-        await service.look_up(user.id, "")
+        await service.sync_user(user.id, "")
     assert [entry["user_id"] for entry in logs if entry["log_level"] == "warning"] == [user.id]
     assert (await stage.users())[user.id].group_ids == ()
     await service.stop()
@@ -171,7 +171,7 @@ async def test_a_look_up_replaces_no_group_that_a_reading_has_written_since(stag
         return known
 
     monkeypatch.setattr(stage.broker, "get", overtaken)
-    await service.look_up(user.id, "")
+    await service.sync_user(user.id, "")
     assert (await stage.groups())[fuller.id] == fuller
     assert (await stage.users())[user.id] == user
     await service.stop()
@@ -182,7 +182,7 @@ async def test_failed_look_up_blocks_no_sign_in_and_is_logged(staged) -> None:
     service = DirectoryService(stage.options, stage.broker, stage.clock)
     stage.directory.fault = lambda request: as_json({}, 500)
     with capture_logs() as logs:
-        await service.look_up("okta/00u101", "")
+        await service.sync_user("okta/00u101", "")
     assert [entry["user_id"] for entry in logs if entry["log_level"] == "warning"] == ["okta/00u101"]
     assert await stage.users() == {}
     await service.stop()
@@ -192,7 +192,7 @@ async def test_known_user_data_is_retained_where_directory_does_not_list_the_use
     stage = await staged("okta")
     service = DirectoryService(stage.options, stage.broker, stage.clock)
     await stage.broker.put(DIRECTORY_USER, "okta/gone", DirectoryUser("okta/gone").to_data())
-    await service.look_up("okta/gone", "")
+    await service.sync_user("okta/gone", "")
     assert set(await stage.users()) == {"okta/gone"}
     assert await stage.broker.page(DIRECTORY_GROUP, "", 10) == []
     await service.stop()
@@ -207,7 +207,7 @@ async def test_signed_in_user_and_groups_belong_to_this_issuer(staged) -> None:
     await stage.broker.put(DIRECTORY_USER, user.id, foreign_user.to_data())
     await stage.broker.put(DIRECTORY_GROUP, group.id, group.to_data())
     service = DirectoryService(stage.options, stage.broker, stage.clock)
-    await service.look_up(user.id, "")
+    await service.sync_user(user.id, "")
     assert (await stage.users())[user.id].issuer == stage.directory.issuer == stage.options.idp_provider_url
     assert (await stage.groups())[group.id] == stage.directory.expected()[1][group.id]
     await service.stop()

@@ -43,10 +43,10 @@ async def made(broker: MemoryStore, sessions: SessionService, id: str, **facts: 
 
 
 async def test_superseded_sessions_are_hidden(broker: MemoryStore, sessions: SessionService) -> None:
-    this = await made(broker, sessions, "this", issued_at=9.0, superseded_ids=("weak",))
+    this = await made(broker, sessions, "this", issued_at=9.0, linked_session_ids=("weak",))
     await made(broker, sessions, "weak")
     await made(broker, sessions, "old", issued_at=2.0)
-    await made(broker, sessions, "new", issued_at=3.0, superseded_ids=("new-weak",))
+    await made(broker, sessions, "new", issued_at=3.0, linked_session_ids=("new-weak",))
     await made(broker, sessions, "new-weak")
     await made(broker, sessions, "over", expires_at=NOW)
     await made(broker, sessions, "of-another", user_id="oidc/2", subject="2")

@@ -71,7 +71,7 @@ async def test_sessions_of_two_users_in_two_tabs_do_not_end_together(site: Site)
     tabs[0].cookies, tabs[1].cookies = dict(tabs[0].cookies), dict(tabs[1].cookies)
     for tab, url in zip(tabs, urls, strict=True):
         await tab.get(url)
-    assert all(record.data["superseded_ids"] in ((), []) for record in await site.sessions())
+    assert all(record.data["linked_session_ids"] in ((), []) for record in await site.sessions())
 
 
 async def test_sign_out_ends_every_session_in_the_request(site: Site) -> None:
@@ -151,7 +151,7 @@ async def test_partially_failed_sign_out_completes_on_retry(site: Site, monkeypa
     cookie = await cookie_of(site)
     (record,) = await site.sessions()
     await site.broker.put(SESSION, "weak", {**record.data, "id": "weak"})
-    await site.broker.put(SESSION, record.id, {**record.data, "superseded_ids": ["weak"]})
+    await site.broker.put(SESSION, record.id, {**record.data, "linked_session_ids": ["weak"]})
     delete, deleted = site.broker.delete, []
 
     async def failing_at_the_second(type: str, id: str) -> object:

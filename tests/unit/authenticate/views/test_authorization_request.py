@@ -152,7 +152,7 @@ async def test_signing_out_ends_the_weaker_session_of_the_same_browser_too(site:
     (strong,) = [record for record in await site.sessions() if record.id != weak.id]
     # Another host of this browser still has the weaker one, which must not end under it.
     assert await site.broker.get(SESSION, weak.id) is not None
-    assert strong.data["superseded_ids"] == [weak.id]
+    assert strong.data["linked_session_ids"] == [weak.id]
     token = (await browser.get("/.gate/")).text.partition('name="_gate_csrf" value="')[2].partition('"')[0]
     await browser.post("/.gate/signout/", {"_gate_csrf": token})
     assert await site.sessions() == []
@@ -164,7 +164,7 @@ async def test_session_of_another_user_ends(site: Site) -> None:
     url, _ = await request_to_provider(site, browser, **MFA)
     await answered(site, browser, url, "bob", acr="mfa")
     (record,) = await site.sessions()
-    assert (record.data["subject"], record.data["superseded_ids"]) == ("bob", [])
+    assert (record.data["subject"], record.data["linked_session_ids"]) == ("bob", [])
 
 
 async def test_repeated_step_up_keeps_the_record_small(site: Site) -> None:
@@ -174,4 +174,4 @@ async def test_repeated_step_up_keeps_the_record_small(site: Site) -> None:
         url, _ = await request_to_provider(site, browser, gate_acr_values=f"level-{number}")
         assert is_home(await answered(site, browser, url, acr=f"level-{number}"))
     assert len(await site.sessions()) <= 9
-    assert max(len(record.data["superseded_ids"]) for record in await site.sessions()) <= 8
+    assert max(len(record.data["linked_session_ids"]) for record in await site.sessions()) <= 8

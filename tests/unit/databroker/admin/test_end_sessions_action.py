@@ -98,7 +98,7 @@ def test_sessions_end_in_store_and_table_and_each_is_audited(store):
 def test_the_weaker_sessions_of_the_same_browser_end_with_the_stronger_one(store):
     for id in ("weak", "weaker", "anothers"):
         put(store, id, "oidc/bob")
-    async_to_sync(store.put)(SESSION, "strong", {"user_id": "oidc/bob", "superseded_ids": ["weak", "weaker", "long gone"]})
+    async_to_sync(store.put)(SESSION, "strong", {"user_id": "oidc/bob", "linked_session_ids": ["weak", "weaker", "long gone"]})
     assert end_sessions(store, ["strong"]) == 3
     assert left(store) == ["anothers"]
     assert [id for _, id, _ in audited()] == ["strong", "weak", "weaker"]
@@ -123,7 +123,7 @@ def test_partially_failed_end_completes_on_retry():
     put(store, "weak", "oidc/bob")
     put(store, "weaker", "oidc/bob")
     put(store, "strong", "oidc/bob")
-    async_to_sync(store.put)(SESSION, "strong", {"user_id": "oidc/bob", "superseded_ids": ["weak", "weaker"]})
+    async_to_sync(store.put)(SESSION, "strong", {"user_id": "oidc/bob", "linked_session_ids": ["weak", "weaker"]})
     store.deletions = 1
     with pytest.raises(BrokerError):
         end_sessions(store, ["strong"])

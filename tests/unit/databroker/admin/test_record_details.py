@@ -20,7 +20,7 @@ MARK = "planted-8c1f"
 # Session fields that are not secret.  A new field counts as secret until it is added here and in details.py.
 HARMLESS = {
     "id",
-    "superseded_ids",
+    "linked_session_ids",
     "user_id",
     "subject",
     "issuer",

@@ -282,7 +282,7 @@ async def test_browser_session_is_unchanged(agent_site: Site) -> None:
     assert before in records
     agent = next(SessionRecord.from_record(record) for record in records if record.id != before.id)
     assert agent.agent is not None
-    assert (agent.agent.client_id, agent.superseded_ids) == (CLIENT, ())
+    assert (agent.agent.client_id, agent.linked_session_ids) == (CLIENT, ())
     assert (await browser.get(f"{ORIGIN}/.gate/sessions")).status == 200
 
 
