@@ -6,7 +6,7 @@ from authenticate.page_paths import CALLBACK_PATH, SIGN_IN_PATH
 from authenticate.redirect_targets import RedirectTarget, RedirectTargets
 from config.options import Options
 from databroker.records import SessionRecord
-from foundation.crypto.handoff import TO_CLIENT_APPLICATION, HandoffTokens
+from foundation.crypto.handoff import HANDOFF_PARAM, TO_CLIENT_APPLICATION, HandoffTokens
 from foundation.crypto.signed_urls import UrlSigner
 
 
@@ -33,15 +33,15 @@ class BrowserRedirects:
         """Return the parameters of a signed sign-in URL with this query. Raises UrlExpired or SealError."""
         return self._signer.verify(f"{self._origin}{SIGN_IN_PATH}?{query}", self._clock())
 
-    def return_location(self, session: SessionRecord, target: RedirectTarget, attempt_id: str) -> str:
+    def handoff_location(self, session: SessionRecord, target: RedirectTarget, route_attempt_id: str) -> str:
         """Return the Location for the browser after sign-in.
 
         A page of the authenticate host is the location itself. A route host gets the session through a handoff token.
         """
         if self._targets.is_authenticate_page(target):
             return str(target)
-        token = self._handoffs.seal(session.id, attempt_id, target.host_port, str(target), self._clock())
-        return f"{target.origin}{CALLBACK_PATH}?gate_session={token}"
+        token = self._handoffs.seal(session.id, route_attempt_id, target.host_port, str(target), self._clock())
+        return f"{target.origin}{CALLBACK_PATH}?{HANDOFF_PARAM}={token}"
 
     def programmatic_location(self, session: SessionRecord, route: RedirectTarget, redirect_uri: str) -> str:
         """Return the Location after consent to a client application.
@@ -49,4 +49,4 @@ class BrowserRedirects:
         It leads to the route host, which issues the application's token and redirects to the application.
         """
         token = self._programmatic_handoffs.seal(session.id, "", route.host_port, redirect_uri, self._clock())
-        return f"{route.origin}{CALLBACK_PATH}?gate_programmatic=true&gate_session={token}"
+        return f"{route.origin}{CALLBACK_PATH}?gate_programmatic=true&{HANDOFF_PARAM}={token}"

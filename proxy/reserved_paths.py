@@ -10,7 +10,7 @@ class RequestHandler(Enum):
     READINESS = auto()  # /.gate/readyz on every host
     ROBOTS = auto()
     SLASH_REDIRECT = auto()  # /.gate -> /.gate/
-    DASHBOARD_REDIRECT = auto()  # / of the authenticate host
+    PORTAL_REDIRECT = auto()  # / of the authenticate host
     AUTHENTICATE_PAGES = auto()
     ROUTE_PAGES = auto()
     FORWARD_AUTH = auto()  # checks by front proxies
@@ -58,7 +58,7 @@ def handler_for(path: str, host: HostRoles, callback_path: str) -> RequestHandle
         return RequestHandler.AUTHENTICATE_PAGES
     if is_route_host:
         return RequestHandler.DATA_PLANE
-    return RequestHandler.DASHBOARD_REDIRECT if path == "/" else RequestHandler.NOT_FOUND
+    return RequestHandler.PORTAL_REDIRECT if path == "/" else RequestHandler.NOT_FOUND
 
 
 def is_reserved_path(path: str) -> bool:

@@ -63,7 +63,7 @@ class ProxyService:
         self.clusters: Clusters = self.data_plane.forwarding_table.clusters
         self.upstream_errors: UpstreamErrors = self.data_plane.upstream_errors
         self.forward_auth = ForwardAuth(options, pipeline)
-        self.sign_in_urls, self.sign_in_loops = pipeline.renderer.sign_in, pipeline.verdicts.loops
+        self.sign_in_urls, self.sign_in_loops = pipeline.renderer.sign_in_urls, pipeline.verdicts.loops
         self.resources = ProtectedResources(options.policy)
         self.session_cookies = SessionCookies(options)
         self.sessions = SessionReader(options)

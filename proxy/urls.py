@@ -8,7 +8,7 @@ from proxy.views import form_replay, programmatic_login, resource_metadata, rout
 __all__ = ["handler400", "handler403", "handler404", "handler500", "urlpatterns"]
 
 urlpatterns = [
-    path(".gate/", route_host.dashboard),
+    path(".gate/", route_host.portal),
     path(".gate/callback/", route_host.callback),
     path(".gate/sign_in", route_host.sign_in),
     path(".gate/jwt", route_host.jwt),

@@ -88,7 +88,7 @@ class CallbackView(GateCallbackView):
         if session is None:
             return self._restart_page(Message("This sign-in has expired, was already completed, or was started in another browser."))
         target = self._target()
-        return responses.redirect(service.redirects.return_location(session, target, self.attempt["route_attempt"]) if target else PORTAL)
+        return responses.redirect(service.redirects.handoff_location(session, target, self.attempt["route_attempt"]) if target else PORTAL)
 
     def login_failure(self, error: str, description: str = "") -> HttpResponse:
         """Handle an error response of the provider.
@@ -135,7 +135,7 @@ class CallbackView(GateCallbackView):
             return self._deactivated_page()
         target = self._target()
         await self._end_oldest(session, now)
-        location = service.redirects.return_location(session, target, self.attempt["route_attempt"]) if target else PORTAL
+        location = service.redirects.handoff_location(session, target, self.attempt["route_attempt"]) if target else PORTAL
         deletions = service.sessions.clear_conflicting(view_helpers.cookie_headers(request), service.host_port, request.path)
         cookies = [*deletions, *service.sessions.set_cookies(session, service.host_port, now), service.attempts.clear(self.state)]
         cookies += service.provider_selector.remember_cookies(session.provider) if "may_remember" in self.attempt else []

@@ -88,7 +88,7 @@ async def _begin(request: HttpRequest, params: Mapping[str, str], selection: Pro
     step_up = StepUpRequest.from_url(params)
     session = await service.sessions.find(cookie_headers, service.host_port, now)
     if session is not None and not (shortfall := step_up.unmet_requirement(session.claims, session.issued_at, now)):
-        return responses.redirect(service.redirects.return_location(session, target, route_attempt_id))
+        return responses.redirect(service.redirects.handoff_location(session, target, route_attempt_id))
     candidates = service.provider_selector.candidates(params.get("gate_providers", ""))
     provider = _select_provider(service.provider_selector, candidates, selection, session, cookie_headers)
     if provider is None:

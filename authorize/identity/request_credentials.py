@@ -12,7 +12,7 @@ from foundation.crypto.service_account_token import PREFIX
 _TOKEN = re.compile(r"[A-Za-z0-9_.~+/-]+=*", re.ASCII)  # RFC 6750 2.1
 _REQUEST_HEADERS = (b"authorization",)
 _TUNNEL_HEADERS = (b"authorization", b"proxy-authorization")
-_QUERY_NAME = "gate_session"
+QUERY_TOKEN_PARAM = "gate_session"  # noqa: S105
 # No client application needs these headers, and no page can suppress them.  Old browsers, and all over plain HTTP, send no Sec-Fetch-*.
 _BROWSER_HEADER_PREFIXES = (b"sec-fetch-", b"sec-ch-")
 _BROWSER_USER_AGENT_PREFIX = b"mozilla/"
@@ -76,9 +76,9 @@ def parse_query_token(request: PolicyRequest) -> str:
     "" if it is absent or repeated, or if a browser sent the request.  The author of a link chooses its query, so a visitor would act as
     the author.
     """
-    if _QUERY_NAME not in request.query or _is_browser(request):
+    if QUERY_TOKEN_PARAM not in request.query or _is_browser(request):
         return ""
-    values = [value for name, _, value in (pair.partition("=") for pair in request.query.split("&")) if name == _QUERY_NAME]
+    values = [value for name, _, value in (pair.partition("=") for pair in request.query.split("&")) if name == QUERY_TOKEN_PARAM]
     return values[0] if len(values) == 1 else ""
 
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from foundation.crypto.sealing import CryptoConfig, Sealer
 
 LIFETIME = 300.0
-TO_BROWSER, TO_CLIENT_APPLICATION = "hand-over", "programmatic hand-over"  # never interchangeable
+HANDOFF_PARAM = "gate_session"  # query parameter of a route host's callback
+# Labels of key derivation, so that the two kinds are never interchangeable.
+TO_BROWSER, TO_CLIENT_APPLICATION = "hand-over", "programmatic hand-over"
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,12 +51,15 @@ class SessionCookies:
         self._secure = options.cookie_secure
         self._http_only = options.cookie_http_only
         self._sealer = Sealer(options.cookie_secret, "session cookie")
-        companion = cookies.host_prefixed_name(self.name, secure=self._secure)
-        self.binding_name = companion if companion != self.name else ""
-        self._raw_companion_name = self.binding_name.encode()
-        self._companion_keys = derive_keys(options.cookie_secret, "companion of a session cookie")
+        host_name = cookies.host_prefixed_name(self.name, secure=self._secure)
+        self.binding_name = host_name if host_name != self.name else ""
+        self._raw_binding_name = self.binding_name.encode()
+        # The label predates the name "binding cookie"; another one would invalidate all cookies.
+        self._binding_keys = derive_keys(options.cookie_secret, "companion of a session cookie")
         self._opened: OrderedDict[tuple[str, str], _OpenedCookie] = OrderedDict()
-        self._known: BoundedCache[tuple[tuple[bytes, ...], str], _ValidSessions] = BoundedCache(MAX_CACHED_HEADERS, MAX_CACHED_HEADER_BYTES)
+        self._sessions_by_headers: BoundedCache[tuple[tuple[bytes, ...], str], _ValidSessions] = BoundedCache(
+            MAX_CACHED_HEADERS, MAX_CACHED_HEADER_BYTES
+        )
 
     def __repr__(self) -> str:
         return f"<SessionCookies {self.name}>"
@@ -69,8 +72,10 @@ class SessionCookies:
         host = host_port.rsplit(":", 1)[0]
         return bool(self._domain) and (host == self._domain or host.endswith("." + self._domain))
 
-    def seal(self, session_id: str, host_port: str, issued: float, expires: float) -> str:
-        return self._sealer.seal({"sid": session_id, "iat": issued, "exp": expires}, audience=self.audience(host_port), expires_at=expires)
+    def seal(self, session_id: str, host_port: str, issued_at: float, expires_at: float) -> str:
+        return self._sealer.seal(
+            {"sid": session_id, "iat": issued_at, "exp": expires_at}, audience=self.audience(host_port), expires_at=expires_at
+        )
 
     def open(self, value: str, host_port: str, now: float) -> SessionToken:
         """Return the token. Raise SealError if the value is forged, for another host, or expired."""
@@ -81,7 +86,8 @@ class SessionCookies:
     ) -> T | None:
         """Return the result of `find(session_id, now)` for the only valid session; None if there is none, or more than one.
 
-        `find` returns None for an ended session. Two live sessions are rejected, because without binding cookies either may be planted.
+        `find` returns the live session or a value derived from it, such as an identity, and None if it has ended.
+        Two live sessions are rejected, because without binding cookies either may be planted.
         """
         found = []
         for session_id in dict.fromkeys([token.session_id for token in self.valid_sessions(cookie_headers, host_port, now)]):
@@ -96,15 +102,17 @@ class SessionCookies:
 
         Cached by the exact headers and the host. Requests without a valid session are not cached, so they cannot fill the cache.
         """
-        browser = (tuple(cookie_headers), host_port)
-        known = self._known.get(browser)
-        if known is not None and now < known.until:
-            return known.tokens
-        tokens = self._compute_valid(*browser, now)
+        cache_key = (tuple(cookie_headers), host_port)
+        cached = self._sessions_by_headers.get(cache_key)
+        if cached is not None and now < cached.expires_at:
+            return cached.tokens
+        tokens = self._compute_valid(*cache_key, now)
         if tokens:
-            until = min(token.expires_at for token in tokens)
-            self._known.put(
-                browser, _ValidSessions(tokens, until), total_length(*browser) + total_length(*(token.session_id for token in tokens))
+            expires_at = min(token.expires_at for token in tokens)
+            self._sessions_by_headers.put(
+                cache_key,
+                _ValidSessions(tokens, expires_at),
+                total_length(*cache_key) + total_length(*(token.session_id for token in tokens)),
             )
         return tokens
 
@@ -113,8 +121,8 @@ class SessionCookies:
         opened = self._open_all(pairs, host_port, now)
         if not self.binding_name or not opened:
             return [each.token for each in opened]
-        companions = [value for name, value in pairs if name == self._raw_companion_name]
-        return [each.token for each in opened if any(each.has_companion(value) for value in companions)]
+        bindings = [value for name, value in pairs if name == self._raw_binding_name]
+        return [each.token for each in opened if any(each.is_bound_by(value) for value in bindings)]
 
     def all_session_ids(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> list[str]:
         """Return the ids of all sessions whose cookies open here, even without binding cookie. Only sign-out uses them."""
@@ -180,7 +188,7 @@ class SessionCookies:
     def _binding_values(self, session_id: str, host_port: str) -> tuple[bytes, ...]:
         """Return the binding value under each key; the first is for new cookies. It names this host even with `cookie_domain`."""
         bound = json.dumps([session_id, host_port]).encode()
-        return tuple(to_text(hmac.digest(key, bound, "sha256")).encode() for key in self._companion_keys)
+        return tuple(to_text(hmac.digest(key, bound, "sha256")).encode() for key in self._binding_keys)
 
     def _cookie(self, value: str, host_port: str, max_age: int) -> str:
         domain = self._domain if self.covers(host_port) else ""
@@ -195,13 +203,13 @@ class _ValidSessions:
     """Valid sessions of one Cookie header, until the first of them expires."""
 
     tokens: Sequence[SessionToken]
-    until: float
+    expires_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class _OpenedCookie:
     token: SessionToken
-    companions: tuple[bytes, ...]
+    binding_values: tuple[bytes, ...]
 
-    def has_companion(self, value: bytes) -> bool:
-        return any(hmac.compare_digest(value, companion) for companion in self.companions)
+    def is_bound_by(self, value: bytes) -> bool:
+        return any(hmac.compare_digest(value, binding) for binding in self.binding_values)

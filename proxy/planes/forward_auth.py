@@ -18,7 +18,7 @@ from proxy.reserved_paths import is_reserved_path
 from proxy.responses.renderer import send_denial, send_response
 from proxy.rewriting.request_headers import RequestHeaderRules
 from proxy.rewriting.reserved_headers import FORWARDED_HEADER_NAMES, fold, is_identity_header, is_override_header, is_reserved_header
-from proxy.sign_in.sign_in_urls import return_url
+from proxy.sign_in.sign_in_urls import requested_url
 from proxy.verdict import Enforcer, Forward, Redirect, RequestDecision, SignIn
 from proxy.verdict_builder import NO_ROUTE_ERROR, RESERVED_PATH_ERROR, NotDelegable, deny_for_error
 
@@ -65,7 +65,7 @@ class ForwardAuth:
                 return
             if isinstance(verdict, SignIn):
                 # Start on the route's host, because the cookie that binds a sign-in to its browser belongs there.
-                query = urlencode({"gate_redirect_uri": return_url(decision.incoming, original.scheme)})
+                query = urlencode({"gate_redirect_uri": requested_url(decision.incoming, original.scheme)})
                 verdict = Redirect(302, f"{original.origin}/.gate/sign_in?{query}")
             context.record_response(verdict, await pipeline.renderer.send(decision.incoming, verdict, send_denied, decision.now))
         except GateError as error:

@@ -31,5 +31,5 @@ async def respond(handler: RequestHandler, incoming: IncomingRequest, options: O
             await send_text(incoming, send, 200, ROBOTS, content_type="text/plain; charset=utf-8")
         case RequestHandler.SLASH_REDIRECT:
             await send_redirect(incoming, send, f"{path}/", status=301)
-        case RequestHandler.DASHBOARD_REDIRECT:
+        case RequestHandler.PORTAL_REDIRECT:
             await send_redirect(incoming, send, f"{options.authenticate_service_url.origin}/.gate/")

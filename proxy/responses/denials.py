@@ -29,7 +29,7 @@ from proxy.mcp.mcp_errors import McpRejected
 from proxy.responses.resource_challenges import denied_token_challenge, resource_challenge
 from proxy.sign_in.loops import SignInLoops
 from proxy.sign_in.saved_forms import FormGone, NotSaved
-from proxy.sign_in.sign_in_urls import return_url, step_up_challenge
+from proxy.sign_in.sign_in_urls import requested_url, step_up_challenge
 from proxy.upgrades import HandshakeRefused
 from proxy.verdict import Deny, McpErrorDetails
 
@@ -123,7 +123,7 @@ class Denials:
         return Deny(401, reason, advice, challenge, extra_headers=self._cors(incoming, decision))
 
     def sign_in_loop(self, incoming: IncomingRequest, scheme: str) -> Deny:
-        links = ((Message("Try again"), return_url(incoming, scheme)), self._account_link)
+        links = ((Message("Try again"), requested_url(incoming, scheme)), self._account_link)
         return Deny(400, SIGN_IN_LOOP, SIGN_IN_LOOP_ADVICE, links=links, extra_headers=[(b"set-cookie", self._clear_loop.encode())])
 
     def _page_links(self, incoming: IncomingRequest, check: AuthorizationResult) -> tuple[tuple[str, str], ...]:
@@ -137,7 +137,7 @@ class Denials:
     def _switch_account_link(self, incoming: IncomingRequest, check: AuthorizationResult) -> tuple[str, str]:
         """Return the link to the confirmation of sign-out.  The next sign-in leads back to the requested URL."""
         route = check.decision.route
-        target = return_url(incoming, route.route.from_.scheme if route is not None else "https")
+        target = requested_url(incoming, route.route.from_.scheme if route is not None else "https")
         return (Message("Sign in as another user"), f"{self._sign_out_url}?{urlencode({'gate_redirect_uri': target})}")
 
     def _access_request_link(self, check: AuthorizationResult) -> tuple[tuple[str, str], ...]:
@@ -180,7 +180,7 @@ def form_not_saved(incoming: IncomingRequest, scheme: str, form: NotSaved) -> De
         401,
         FORM_NOT_SAVED.with_params(reason=form.reason),
         FORM_NOT_SAVED_ADVICE,
-        links=((Message("Sign in"), return_url(incoming, scheme)),),
+        links=((Message("Sign in"), requested_url(incoming, scheme)),),
     )
 
 

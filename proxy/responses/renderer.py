@@ -84,7 +84,7 @@ class VerdictRenderer:
     """Renderer of verdicts that do not forward the request."""
 
     def __init__(self, options: Options):
-        self.sign_in = SignInUrls(options)
+        self.sign_in_urls = SignInUrls(options)
 
     async def send(
         self, incoming: IncomingRequest, verdict: SignIn | Deny | Redirect, send: Send, now: float, added: Iterable[Header] = ()
@@ -97,7 +97,7 @@ class VerdictRenderer:
                 await send_redirect(incoming, send, verdict.location, status=verdict.status, extra_headers=added)
                 return verdict.status
         form = verdict.form
-        location, cookies = self.sign_in.start(incoming, verdict.scheme, now, verdict.route, return_path=form.path if form else "")
+        location, cookies = self.sign_in_urls.start(incoming, verdict.scheme, now, verdict.route, return_path=form.path if form else "")
         await send_redirect(incoming, send, location, set_cookies=[*cookies, form.set_cookie] if form else cookies)
         return 302
 

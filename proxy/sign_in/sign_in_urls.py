@@ -12,7 +12,7 @@ from proxy.incoming_request import IncomingRequest
 from proxy.rewriting.target import strip_token
 
 # Characters, because the provider attempt's cookie contains the URL, and browsers accept cookies up to 4,096 bytes (RFC 6265 6.1).
-MAX_RETURN_URL = 2000
+MAX_REQUESTED_URL = 2000
 CALLBACK_PATH = "/.gate/callback/"
 
 
@@ -36,7 +36,7 @@ class SignInUrls:
         attempt_id, set_cookies = self._attempts.start({}, host_port, incoming.cookies, now)
         set_cookies += self._session_cookies.clear_conflicting(incoming.cookies, host_port, incoming.request.path)
         params = {
-            "gate_redirect_uri": f"{scheme}://{host_port}{return_path}" if return_path else return_url(incoming, scheme),
+            "gate_redirect_uri": f"{scheme}://{host_port}{return_path}" if return_path else requested_url(incoming, scheme),
             "gate_attempt": attempt_id,
             **_step_up_params(route),
         }
@@ -71,7 +71,7 @@ def step_up_challenge(route: Route, reason: str) -> str:
     return challenge(error="insufficient_user_authentication", error_description=reason, **params)
 
 
-def return_url(incoming: IncomingRequest, scheme: str) -> str:
+def requested_url(incoming: IncomingRequest, scheme: str) -> str:
     """Return the requested URL without tokens.  If it is too long for a cookie, it loses its query, then its path."""
     request = incoming.request
     origin = f"{scheme}://{request.host_port}"
@@ -79,6 +79,6 @@ def return_url(incoming: IncomingRequest, scheme: str) -> str:
     forwarded_query = strip_token(request.query.encode("latin-1")).decode("latin-1")
     query = f"?{forwarded_query}" if forwarded_query else ""
     for url in (f"{origin}{request.path}{query}", f"{origin}{request.path}"):
-        if len(url) <= MAX_RETURN_URL:
+        if len(url) <= MAX_REQUESTED_URL:
             return url
     return f"{origin}/"

@@ -12,7 +12,7 @@ from authorize.policy.decision import Outcome
 from authorize.policy.policy_request import PolicyRequest
 from databroker.broker_client import consume_once
 from databroker.records import SESSION
-from foundation.crypto.handoff import Handoff
+from foundation.crypto.handoff import HANDOFF_PARAM, Handoff
 from foundation.errors import BadRequest, SealError
 from foundation.web.message import Message
 from foundation.web.responses import redirect, render_error
@@ -36,7 +36,7 @@ async def callback(request: HttpRequest) -> HttpResponse:
     Denied unless the token is valid for this host, the browser started the sign-in, and the token is unused.
     """
     gate = page_context(request)
-    tokens = request.GET.getlist("gate_session")
+    tokens = request.GET.getlist(HANDOFF_PARAM)
     if request.GET.get("gate_programmatic") == "true":
         return await deliver_token(request, tokens)
     try:
@@ -129,7 +129,7 @@ async def _is_signed_in(request: HttpRequest, policy_request: PolicyRequest, rou
     return check.identity is not None and check.decision.outcome is not Outcome.STEP_UP
 
 
-async def dashboard(request: HttpRequest) -> HttpResponse:
+async def portal(request: HttpRequest) -> HttpResponse:
     return redirect(f"{page_context(request).options.authenticate_service_url.origin}/.gate/")
 
 

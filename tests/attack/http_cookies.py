@@ -116,7 +116,7 @@ async def _foreign_before_own(elsewhere: str, site: str, target: Target) -> Outc
 
 @attack("B14", "another user's valid session, planted next to the own session")
 def tossed_sessions(target: Target) -> Iterator[Case]:
-    """A sibling of the host sets a cookie of our name for the parent domain: any path, any order, any number; never its companion."""
+    """A sibling of the host sets a cookie of our name for the parent domain: any path, any order, any number; never its binding cookie."""
     for site, planter, user in product(("any", "bare", "group", "mixed"), ("carol", "alice"), ("carol", "alice", None)):
         if planter != user:
             for order, number in product(ORDERS, (1, 2, 60)):
@@ -262,7 +262,7 @@ async def _open_bent(changed: bytes, value: bytes, target: Target) -> Outcome:
     if _bytes_of(changed.strip(b" ")) == _bytes_of(value) or changed == target.cookies["carol"]["any"]:
         return ACCEPTED  # blanks around it, spare bits of its last letter: the same sealed bytes in another spelling
     marker = new_marker()
-    line = b"Cookie: _gate=%b; __Host-_gate=%b\r\n" % (changed, target.companions[value])
+    line = b"Cookie: _gate=%b; __Host-_gate=%b\r\n" % (changed, target.bindings[value])
     data = target.request(b"GET", b"/b", "any", marker=marker, headers=line)
     answer = await target.send(data)
     expect(not target.ledger.hits(marker) and answer.statuses[0] in (302, 400), f"answered {answer.raw[:200]!r}", data)

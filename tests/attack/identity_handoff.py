@@ -17,17 +17,17 @@ VICTIMS = ("fresh", "on its way", "signed in", "signed in elsewhere", "many atte
 
 
 @identity_attack("B10", "sign-in links in another browser", sample=25)
-def hand_over(stage: Stage) -> Iterator[Attempt | Case]:
+def handoff(stage: Stage) -> Iterator[Attempt | Case]:
     for host, path, victim in product(HOSTS, PATHS, VICTIMS):
         yield f"provider's callback of {host}{path}, {victim}", partial(_callback_elsewhere, stage, host, path, victim)
-        yield f"hand-over of {host}{path}, {victim}", partial(_hand_over_elsewhere, stage, host, path, victim)
+        yield f"handoff of {host}{path}, {victim}", partial(_handoff_elsewhere, stage, host, path, victim)
     for host, bend in product(HOSTS, _BENDS):
         yield f"{bend.__name__.strip('_')} at {host}", partial(_bent, stage, host, bend)
     for host, method in product(HOSTS, ("HEAD", "POST", "PUT", "OPTIONS", "DELETE", "PATCH")):
-        yield f"{method} of a hand-over at {host}", partial(_other_method, stage, host, method)
+        yield f"{method} of a handoff at {host}", partial(_other_method, stage, host, method)
     for host, tabs in product(HOSTS, range(2, 7)):
         yield f"{tabs} tabs at {host}", partial(_tabs, stage, host, tabs)
-    yield not_built("hand-over after five minutes: no clock to turn from outside; tests/unit holds it")
+    yield not_built("handoff after five minutes: no clock to turn from outside; tests/unit holds it")
 
 
 def _victim(stage: Stage, kind: str, host: str) -> Browser:
@@ -50,9 +50,9 @@ def _callback_elsewhere(stage: Stage, host: str, path: str, kind: str) -> Outcom
     return _never_alice(stage, victim, host, attacker)
 
 
-def _hand_over_elsewhere(stage: Stage, host: str, path: str, kind: str) -> Outcome:
+def _handoff_elsewhere(stage: Stage, host: str, path: str, kind: str) -> Outcome:
     attacker, victim = stage.browser(), _victim(stage, kind, host)
-    answer = victim.open(_hand_over_url(stage, attacker, host, path))
+    answer = victim.open(_handoff_url(stage, attacker, host, path))
     # A signed-in user continues as the same user.
     expect(answer.status == (302 if kind == "signed in" else 400), f"answered with status {answer.status}")
     return _never_alice(stage, victim, host, attacker)
@@ -66,7 +66,7 @@ def _never_alice(stage: Stage, victim: Browser, host: str, attacker: Browser) ->
     return REFUSED
 
 
-def _hand_over_url(stage: Stage, browser: Browser, host: str, path: str = "/", sub: str = "alice") -> str:
+def _handoff_url(stage: Stage, browser: Browser, host: str, path: str = "/", sub: str = "alice") -> str:
     return browser.open(stage.picked(browser, sub, host, path)).location
 
 
@@ -84,7 +84,7 @@ def _bent(stage: Stage, host: str, bend: Callable[[Stage, Browser, str], str | N
 
 
 def _used_again(stage: Stage, browser: Browser, host: str) -> str:
-    url = _hand_over_url(stage, browser, host)
+    url = _handoff_url(stage, browser, host)
     copy = browser.fork()
     expect(copy.open(url).status == 302, "the first use was refused")
     return url
@@ -92,38 +92,38 @@ def _used_again(stage: Stage, browser: Browser, host: str) -> str:
 
 def _moved_to_another_route(stage: Stage, browser: Browser, host: str) -> str:
     other = OTHER if host != OTHER else ANYONE
-    url = _hand_over_url(stage, browser, host)
+    url = _handoff_url(stage, browser, host)
     browser.open(stage.url(other))
     browser.cookies[other].update(browser.cookies[host])
     return url.replace(host, other)
 
 
 def _moved_to_a_public_route(stage: Stage, browser: Browser, host: str) -> str:
-    return _hand_over_url(stage, browser, host).replace(host, PUBLIC)
+    return _handoff_url(stage, browser, host).replace(host, PUBLIC)
 
 
 def _moved_to_the_authenticate_host(stage: Stage, browser: Browser, host: str) -> str:
-    return _hand_over_url(stage, browser, host).replace(host, AUTHENTICATE_HOST)
+    return _handoff_url(stage, browser, host).replace(host, AUTHENTICATE_HOST)
 
 
 def _two_tokens(stage: Stage, browser: Browser, host: str) -> str:
-    url = _hand_over_url(stage, browser, host)
+    url = _handoff_url(stage, browser, host)
     return f"{url}&gate_session={url.partition('gate_session=')[2]}"
 
 
 def _no_token(stage: Stage, browser: Browser, host: str) -> str:
-    return _hand_over_url(stage, browser, host).partition("?")[0]
+    return _handoff_url(stage, browser, host).partition("?")[0]
 
 
 def _attempt_lost(stage: Stage, browser: Browser, host: str) -> str:
-    url = _hand_over_url(stage, browser, host)
+    url = _handoff_url(stage, browser, host)
     browser.cookies[host].clear()
     return url
 
 
 def _attempt_renamed(stage: Stage, browser: Browser, host: str) -> str:
     """The sealed value of one attempt under the name of another."""
-    url = _hand_over_url(stage, browser, host)
+    url = _handoff_url(stage, browser, host)
     (requested,) = _attempts(browser, host)
     browser.open(stage.url(host))
     (second,) = (name for name in _attempts(browser, host) if name != requested)
@@ -133,7 +133,7 @@ def _attempt_renamed(stage: Stage, browser: Browser, host: str) -> str:
 
 def _attempt_of_another_host(stage: Stage, browser: Browser, host: str) -> str:
     other = OTHER if host != OTHER else ANYONE
-    url = _hand_over_url(stage, browser, host)
+    url = _handoff_url(stage, browser, host)
     (requested,) = _attempts(browser, host)
     browser.open(stage.url(other))
     browser.cookies[host] = {requested: next(iter(_attempts(browser, other).values()))}
@@ -151,19 +151,19 @@ def _attempt_of_the_provider(stage: Stage, browser: Browser, host: str) -> str:
 
 
 def _session_ended_on_the_way(stage: Stage, browser: Browser, host: str) -> str:
-    url = _hand_over_url(stage, browser, host)
+    url = _handoff_url(stage, browser, host)
     sign_out(stage, browser)
     return url
 
 
 def _token_as_a_cookie(stage: Stage, browser: Browser, host: str) -> None:
-    token = _hand_over_url(stage, browser, host).partition("gate_session=")[2]
+    token = _handoff_url(stage, browser, host).partition("gate_session=")[2]
     for jar in browser.cookies.values():
         jar["_gate"] = token
 
 
 def _token_as_a_bearer(stage: Stage, browser: Browser, host: str) -> None:
-    token = _hand_over_url(stage, browser, host).partition("gate_session=")[2]
+    token = _handoff_url(stage, browser, host).partition("gate_session=")[2]
     for credentials in (f"Gate {token}", f"Bearer Gate-{token}", f"Bearer {token}"):
         answer = browser.open(stage.url(host), headers=(*HTML, ("Authorization", credentials)))
         expect(answer.status in (302, 401), f"answered with status {answer.status}")
@@ -189,7 +189,7 @@ def sign_out(stage: Stage, browser: Browser) -> None:
 
 def _other_method(stage: Stage, host: str, method: str) -> Outcome:
     browser = stage.browser()
-    url = _hand_over_url(stage, browser, host)
+    url = _handoff_url(stage, browser, host)
     answer = browser.open(url, method=method)
     expect(answer.status in range(400, 500) or (method == "OPTIONS" and answer.status == 204), f"answered with status {answer.status}")
     expect(browser.open(url).status == 302, f"{method} used the link up")

@@ -75,7 +75,7 @@ _ECHOES = (
     ("a sign-in link", AUTHENTICATE_HOST, "/.gate/sign_in?gate_redirect_uri={}&gate_signature={}"),
     ("a target after sign-out", AUTHENTICATE_HOST, "/.gate/signout/?gate_redirect_uri={}"),
     ("an admin's target", AUTHENTICATE_HOST, "/.gate/admin/login/?next=/.gate/admin/{}"),
-    ("a hand-over", ANYONE, "/.gate/callback/?gate_session={}"), ("a moved path", MOVED, "/{}"),
+    ("a handoff", ANYONE, "/.gate/callback/?gate_session={}"), ("a moved path", MOVED, "/{}"),
 )  # fmt: skip
 
 

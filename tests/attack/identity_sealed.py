@@ -12,7 +12,7 @@ from tests.attack.identity_browser import HTML, Browser
 from tests.attack.identity_replay import refused
 from tests.attack.identity_stage import ANYONE, CORP, OTHER, Stage
 from tests.attack.run import ACCEPTED, REFUSED, SEED, Outcome, expect
-from tests.support.cookies import COMPANION, SESSION
+from tests.support.cookies import BINDING, SESSION
 from tests.support.gate import AUTHENTICATE_HOST
 
 HOSTS = (ANYONE, OTHER, CORP, AUTHENTICATE_HOST)
@@ -43,7 +43,7 @@ def session_cookies(stage: Stage) -> Iterator[Attempt]:
 def links(stage: Stage) -> Iterator[Attempt]:
     """The signed sign-in link, the provider's attempt, the route's attempt and the handoff; each case is a new sign-in."""
     chance = random.Random(SEED)
-    for place in (_sign_in_link, _provider_attempt, _route_attempt, _hand_over, _csrf_cookie):
+    for place in (_sign_in_link, _provider_attempt, _route_attempt, _handoff, _csrf_cookie):
         for number in range(LIVE_TOKENS):
             yield f"{place.__name__.strip('_')} bent, {number}", partial(place, stage, partial(_one_bit, chance.random()))
         for label, bend in _CUTS:
@@ -67,8 +67,8 @@ class Cookie:
 
     def refused(self, host: str, value: str, name: str = "_gate") -> Outcome:
         browser = self._stage.browser()
-        # Its companion is right, so that nothing but the value is wrong.
-        browser.cookies[host] = {COMPANION: self._browser.cookies[host][COMPANION], name: value}
+        # Its binding cookie is right, so that nothing but the value is wrong.
+        browser.cookies[host] = {BINDING: self._browser.cookies[host][BINDING], name: value}
         return self._refused(browser, host)
 
     def refused_other(self, host: str, purpose: str) -> Outcome:
@@ -80,7 +80,7 @@ class Cookie:
 
     def accepted(self, host: str) -> Outcome:
         browser = self._stage.browser()
-        browser.cookies[host] = {name: self._browser.cookies[host][name] for name in (SESSION, COMPANION)}
+        browser.cookies[host] = {name: self._browser.cookies[host][name] for name in (SESSION, BINDING)}
         expect(self._stage.is_signed_in(browser, host), "refused")
         return ACCEPTED
 
@@ -98,7 +98,7 @@ class Cookie:
             answer = self._browser.open(answer.location)
 
 
-_PURPOSES = ("csrf cookie", "provider attempt", "route attempt", "hand-over", "csrf token", "signature", "state", "code")
+_PURPOSES = ("csrf cookie", "provider attempt", "route attempt", "handoff", "csrf token", "signature", "state", "code")
 
 
 def _values_of_other_purposes(stage: Stage) -> dict[str, str]:
@@ -107,13 +107,13 @@ def _values_of_other_purposes(stage: Stage) -> dict[str, str]:
     route_attempt = _attempt(browser, ANYONE)[1]
     callback_url = stage.idp.pick(browser.open(signed_url).location, "alice")
     provider_attempt = _attempt(browser, AUTHENTICATE_HOST)[1]
-    hand_over = browser.open(callback_url).location.partition("gate_session=")[2]
+    handoff = browser.open(callback_url).location.partition("gate_session=")[2]
     page = browser.open(stage.url(AUTHENTICATE_HOST, "/.gate/"))
     return {
         "csrf cookie": browser.cookies[AUTHENTICATE_HOST]["__Host-_gate_csrf"],
         "provider attempt": provider_attempt,
         "route attempt": route_attempt,
-        "hand-over": hand_over,
+        "handoff": handoff,
         "csrf token": page.text.partition('name="_gate_csrf" value="')[2].partition('"')[0],
         "signature": signed_url.partition("gate_signature=")[2],
         "state": callback_url.partition("state=")[2].partition("&")[0],
@@ -200,16 +200,16 @@ def _route_attempt(stage: Stage, bend: Callable[[str], str]) -> Outcome:
     url = browser.open(stage.picked(browser)).location
     name, value = _attempt(browser, ANYONE)
     browser.cookies[ANYONE][name] = bend(value)
-    return _no_hand_over(stage, browser, url)
+    return _no_handoff(stage, browser, url)
 
 
-def _hand_over(stage: Stage, bend: Callable[[str], str]) -> Outcome:
+def _handoff(stage: Stage, bend: Callable[[str], str]) -> Outcome:
     browser = stage.browser()
     base, _, token = browser.open(stage.picked(browser)).location.partition("gate_session=")
-    return _no_hand_over(stage, browser, f"{base}gate_session={bend(token)}")
+    return _no_handoff(stage, browser, f"{base}gate_session={bend(token)}")
 
 
-def _no_hand_over(stage: Stage, browser: Browser, url: str) -> Outcome:
+def _no_handoff(stage: Stage, browser: Browser, url: str) -> Outcome:
     answer = browser.open(url)
     expect(answer.status == 400, f"answered with status {answer.status}")
     expect(browser.open(stage.url(ANYONE)).status == 302, "signed in")

@@ -92,7 +92,7 @@ class Target:
         self.port = gate.port
         self.pid = gate.child.process.pid
         self.cookies: dict[str, dict[str, bytes]] = {}
-        self.companions: dict[bytes, bytes] = {}
+        self.bindings: dict[bytes, bytes] = {}
         self._others = Others(self._ask_for_another)
         self._handshakes: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
@@ -110,9 +110,9 @@ class Target:
         return self.whole(self.cookies[user][site]) if user else b""
 
     def whole(self, value: bytes) -> bytes:
-        """The session cookie of this value, and its companion where it has one."""
-        companion = self.companions.get(value)
-        return b"_gate=" + value + (b"; __Host-_gate=" + companion if companion else b"")
+        """The session cookie of this value, and its binding cookie where it has one."""
+        binding = self.bindings.get(value)
+        return b"_gate=" + value + (b"; __Host-_gate=" + binding if binding else b"")
 
     def request(
         self,
@@ -205,7 +205,7 @@ class Target:
                 url = f"https://{self.host(site)}{SIGNED_IN_SITES[site]}"
                 await (follow(client, await client.get(url, headers={"Accept": "text/html"})) if number else sign_in(client, url, user))
             found = {site: gate_values(client, self.host(site).partition(":")[0]).split(b"; __Host-_gate=") for site in sites}
-        self.companions |= dict(found.values())
+        self.bindings |= dict(found.values())
         return {site: value for site, (value, _) in found.items()}
 
 

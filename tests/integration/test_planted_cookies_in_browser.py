@@ -14,7 +14,7 @@ from tests.support.upstream import SampleUpstream
 AUTH, PAY, SHOP, SIBLING = (f"{name}.corp.localhost" for name in ("auth", "pay", "shop", "sibling"))
 
 
-HOST_COOKIES, SHARED, UNPROTECTED = "host cookies", "cookie_domain", "no companions"
+HOST_COOKIES, SHARED, UNPROTECTED = "host cookies", "cookie_domain", "no binding cookies"
 SETTINGS: dict[str, dict[str, object]] = {
     HOST_COOKIES: {},
     SHARED: {"cookie_domain": "corp.localhost"},

@@ -66,10 +66,10 @@ def test_browser_back_to_callback_without_session(stage: Stage) -> None:
 
 def test_browser_back_to_handoff_continues(stage: Stage) -> None:
     browser = stage.browser()
-    hand_over = browser.open(stage.picked(browser)).location
-    assert "/.gate/callback/" in hand_over
-    assert ended(stage, browser, browser.open(hand_over)).status == 200
-    assert ended(stage, browser, browser.open(hand_over)).status == 200
+    handoff = browser.open(stage.picked(browser)).location
+    assert "/.gate/callback/" in handoff
+    assert ended(stage, browser, browser.open(handoff)).status == 200
+    assert ended(stage, browser, browser.open(handoff)).status == 200
 
 
 @pytest.mark.parametrize("is_signed_in", [True, False])

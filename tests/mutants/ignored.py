@@ -39,7 +39,7 @@ IGNORED: dict[str, dict[str, str]] = {
         "SessionCookies.valid_sessions never _ is not None and _ < _": CACHE,
         "SessionCookies.valid_sessions never _": CACHE,
         "SessionCookies.valid_sessions skips _()": CACHE,
-        "SessionCookies._compute_valid never not _ #2": "without sessions there is none with a companion, either",
+        "SessionCookies._compute_valid never not _ #2": "without sessions there is none with a binding cookie, either",
         "SessionCookies._open_all always _() >= _": "shorter values don't open",
     },
     "proxy.planes.forward_auth": {

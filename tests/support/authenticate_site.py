@@ -82,7 +82,7 @@ class Site:
         params = {"gate_redirect_uri": target, "gate_attempt": attempt}
         return self.service.signer.sign(f"{ORIGIN}/.gate/sign_in", params, self.clock())
 
-    def hand_over(self, location: str, host_port: str = "app.example.com") -> Handoff:
+    def open_handoff(self, location: str, host_port: str = "app.example.com") -> Handoff:
         """Open a handoff token as the route host does."""
         token = parse_qs(urlsplit(location).query)["gate_session"][0]
         return HandoffTokens(self.options).open(token, host_port, self.clock())

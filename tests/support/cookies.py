@@ -6,7 +6,7 @@ import httpx
 
 from foundation.crypto.session_cookie import SessionCookies
 
-SESSION, COMPANION = "_gate", "__Host-_gate"
+SESSION, BINDING = "_gate", "__Host-_gate"
 
 
 def cookie_header(set_cookies: list[str]) -> str:
@@ -21,7 +21,7 @@ def signed_in(cookies: SessionCookies, session_id: str, host_port: str, *, issue
 
 def client_cookies(client: httpx.AsyncClient, host: str) -> str:
     """Return the cookies of a client for `host` (without a port)."""
-    found = {each.name: each.value for each in client.cookies.jar if each.domain == host and each.name in (SESSION, COMPANION)}
+    found = {each.name: each.value for each in client.cookies.jar if each.domain == host and each.name in (SESSION, BINDING)}
     return of_jar({name: value or "" for name, value in found.items()})
 
 
@@ -31,4 +31,4 @@ def gate_values(client: httpx.AsyncClient, host: str) -> bytes:
 
 
 def of_jar(jar: Mapping[str, str]) -> str:
-    return f"{SESSION}={jar[SESSION]}; {COMPANION}={jar[COMPANION]}"
+    return f"{SESSION}={jar[SESSION]}; {BINDING}={jar[BINDING]}"

@@ -47,7 +47,7 @@ class RouteSite:
         )
         resources = SharedResources(broker=self.broker)
         self.proxy = ProxyService(self.options, AuthorizationPipeline(self.options, self.authorize, resources, self.clock), resources)
-        self.hand_overs = HandoffTokens(self.options)
+        self.handoffs = HandoffTokens(self.options)
         self._django_pages = django_pages
 
     def clock(self) -> float:

@@ -16,7 +16,7 @@ session_cookie.without(
     "SessionCookies._open_cached",
     replaced(
         "opened = ...",
-        "opened = next((opened for (known, _), opened in self._routes_response.items() if known == value), None)\nif opened is not None:\n    self._routes_response[value, host_port] = opened",
+        "opened = next((opened for (known, _), opened in self._opened.items() if known == value), None)\nif opened is not None:\n    self._opened[value, host_port] = opened",
     ),
 )
 session_cookie.without(
@@ -25,14 +25,14 @@ session_cookie.without(
     replaced("(tuple(cookie_headers), host_port)", '(tuple(cookie_headers), "a")'),
 )
 
-session_cookie.without("a companion is one session's", "SessionCookies._binding_values", lacks("session_id"))
-session_cookie.without("a companion is one host's", "SessionCookies._binding_values", lacks("host_port"))
+session_cookie.without("a binding cookie is one session's", "SessionCookies._binding_values", lacks("session_id"))
+session_cookie.without("a binding cookie is one host's", "SessionCookies._binding_values", lacks("host_port"))
 session_cookie.without(
     "a binding cookie is made under a derived key",
     "SessionCookies._binding_values",
     replaced('hmac.digest(key, bound, "sha256")', 'hmac.digest(b"known", bound, "sha256")'),
 )
-session_cookie.without("a companion has its session's end", "SessionCookies._binding_cookie", passes(max_age="9"))
+session_cookie.without("a binding cookie has its session's end", "SessionCookies._binding_cookie", passes(max_age="9"))
 session_cookie.without("two live sessions are none", "SessionCookies.active_session", replaced("len(found) == 1", "found"))
 session_cookie.without(
     "a planted value hides no session", "SessionCookies._open_all", replaced("suppress(SealError)", "suppress(ZeroDivisionError)")
@@ -60,8 +60,8 @@ attempts.without(
     replaced('f"sign-in attempt/{purpose}"', '"sign-in attempt"'),
 )
 
-hand_over = door("foundation.crypto.handoff", "unit/foundation/crypto/test_handoff.py")
-hand_over.without("a hand-over is for five minutes", "HandoffTokens.seal", passes(expires_at="now + 10 * LIFETIME"))
+handoff = door("foundation.crypto.handoff", "unit/foundation/crypto/test_handoff.py")
+handoff.without("a handoff is for five minutes", "HandoffTokens.seal", passes(expires_at="now + 10 * LIFETIME"))
 
 signed_urls = door("foundation.crypto.signed_urls", "unit/foundation/crypto/test_signed_urls.py")
 signed_urls.without(
@@ -93,7 +93,7 @@ sign_out.without(
 )
 
 callback = door("proxy.views.route_host", "unit/proxy/views/test_route_host.py")
-callback.without("one hand-over at a time", "callback", replaced("len(tokens) != 1", "not tokens"))
+callback.without("one handoff at a time", "callback", replaced("len(tokens) != 1", "not tokens"))
 callback.without(
     "an ended session is not handed over",
     "_establish_session",

@@ -12,7 +12,7 @@ program_views.without(
     "deliver_token",
     replaced(
         'return _deny(request, Message("The session that this sign-in is for has ended."))',
-        'session = type("Ended", (), {"id": hand_over.session_id, "user_id": "", "expires_at": now + 60})',
+        'session = type("Ended", (), {"id": handoff.session_id, "user_id": "", "expires_at": now + 60})',
     ),
 )
 program_views.without("one redirect URI is one", "login", replaced("len(uris) == 1", "uris"))
@@ -26,7 +26,7 @@ program = door("authenticate.views.view_helpers", "unit/authenticate/views/test_
 program.without("an answer is the signed-in person's", "has_valid_csrf_token", omits("bound_to"))
 
 sealed = door("foundation.crypto.handoff", "unit/foundation/crypto/test_programmatic.py")
-sealed.without("a hand-over to a program is none to a browser", "HandoffTokens.__init__", replaced("purpose", "TO_BROWSER"))
+sealed.without("a handoff to a program is none to a browser", "HandoffTokens.__init__", replaced("purpose", "TO_BROWSER"))
 carriers = door("authorize.identity.request_credentials", "unit/authorize/identity/test_request_credentials.py")
 carriers.without("two headers carry nothing", "parse_authorization", replaced("len(values) != 1", "not values"))
 carriers.without("two tokens in a query are none", "parse_query_token", replaced("len(values) == 1", "values"))
@@ -50,7 +50,7 @@ for audience in audiences: ...
 sign_in = door("proxy.sign_in.sign_in_urls", "unit/proxy/sign_in/test_sign_in_urls.py")
 sign_in.without(
     "no token is part of where to return",
-    "return_url",
+    "requested_url",
     replaced('strip_token(request.query.encode("latin-1")).decode("latin-1")', "request.query"),
 )
 

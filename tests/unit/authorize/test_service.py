@@ -72,7 +72,7 @@ class World:
         return self.cookies.seal(session_id, host_port, 1000.0, expires)
 
     def cookie(self, session_id: str = "s1", host_port: str = "app.example.com", expires: float = 2000.0) -> str:
-        """With its companion."""
+        """With its binding cookie."""
         return signed_in(self.cookies, session_id, host_port, issued=1000.0, expires=expires)
 
     async def outcome(self, target: str = "/", *sent: str, host: str = "app.example.com", **facts: Any) -> Outcome:
@@ -134,8 +134,8 @@ async def test_cookie_without_active_session_is_ignored(world: World, change: st
         "tampered": valid[:-1] + ("A" if valid[-1] != "A" else "Q"), "truncated": valid[:-4], "expired": world.value(expires=NOW),
         "unknown session": world.value("s2"), "empty": "", "garbage": "x" * 200,
     }  # fmt: skip
-    for companion in (cookie.partition("; ")[2], world.cookie("s2").partition("; ")[2]):
-        assert await world.outcome("/", f"_gate={values[change]}", companion) is Outcome.SIGN_IN
+    for binding in (cookie.partition("; ")[2], world.cookie("s2").partition("; ")[2]):
+        assert await world.outcome("/", f"_gate={values[change]}", binding) is Outcome.SIGN_IN
     assert await world.outcome("/", f"_gate={values[change]}", cookie) is Outcome.ALLOWED
 
 
@@ -168,12 +168,12 @@ async def test_planted_session_without_binding_cookie_is_ignored(world: World) -
     for sent in ([planted], [planted, own], [own, planted]):
         expected = Outcome.SIGN_IN if sent == [planted] else Outcome.FORBIDDEN
         assert await world.outcome("/bob", *sent) is expected
-    for companion in (own, world.cookie("s2", "other.example.com"), "__Host-_gate=", "__Host-_gate=\xff"):
-        assert await world.outcome("/bob", planted, companion.rpartition("; ")[2]) is Outcome.SIGN_IN
+    for binding in (own, world.cookie("s2", "other.example.com"), "__Host-_gate=", "__Host-_gate=\xff"):
+        assert await world.outcome("/bob", planted, binding.rpartition("; ")[2]) is Outcome.SIGN_IN
     assert await world.outcome("/bob", world.cookie("s2")) is Outcome.ALLOWED
 
 
-async def test_without_companions_two_living_sessions_are_none(tmp_path: Path) -> None:
+async def test_without_binding_cookies_two_living_sessions_are_none(tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=ROUTES, cookie_secure=False)
     cookies = SessionCookies(options)
     one, again, two = (f"_gate={cookies.seal(id, 'app.example.com', 1000.0, 2000.0)}" for id in ("s1", "s1", "s2"))

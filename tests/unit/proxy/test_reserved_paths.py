@@ -25,7 +25,7 @@ def owner_at(path: str, host: str) -> RequestHandler:
         ("/.well-known/other", RequestHandler.NOT_FOUND, RequestHandler.DATA_PLANE, RequestHandler.NOT_FOUND),
         ("/robots.txt", RequestHandler.ROBOTS, RequestHandler.ROBOTS, RequestHandler.NOT_FOUND),
         ("/oauth2/callback", RequestHandler.AUTHENTICATE_PAGES, RequestHandler.DATA_PLANE, RequestHandler.NOT_FOUND),
-        ("/", RequestHandler.DASHBOARD_REDIRECT, RequestHandler.DATA_PLANE, RequestHandler.NOT_FOUND),
+        ("/", RequestHandler.PORTAL_REDIRECT, RequestHandler.DATA_PLANE, RequestHandler.NOT_FOUND),
     ],
 )
 def test_host_and_path_determine_the_handler(

@@ -32,7 +32,7 @@ async def test_planted_cookies_do_not_hide_the_session(site: Site, shadow: bytes
 
 
 async def test_of_two_real_sessions_the_one_that_is_this_browsers_counts(site: Site) -> None:
-    """A cookie can be planted by a sibling of this host, its companion can't."""
+    """A cookie can be planted by a sibling of this host, its binding cookie can't."""
     own, other = await cookie_of(site), (await cookie_of(site)).partition(b"; ")[0]
     session = await site.service.sessions.find([own], HOST, site.clock())
     assert session is not None

@@ -19,11 +19,11 @@ from tests.support.fake_idp import ABSENT, OTHER_RSA_KEY, Answer, encoded, signe
 async def test_a_sign_in_ends_at_the_route_host_with_a_session_for_the_first_url(site: Site) -> None:
     response = await site.browser().sign_in("alice")
     assert response.location.startswith(f"{APP}/.gate/callback/?gate_session=")
-    hand_over = site.hand_over(response.location)
+    handoff = site.open_handoff(response.location)
     (record,) = await site.sessions()
     session = SessionRecord.from_record(record)
-    assert (hand_over.session_id, hand_over.attempt_id) == (session.id, ATTEMPT)
-    assert hand_over.redirect_uri == f"{APP}/reports?year=2026&q=a%20b"
+    assert (handoff.session_id, handoff.attempt_id) == (session.id, ATTEMPT)
+    assert handoff.redirect_uri == f"{APP}/reports?year=2026&q=a%20b"
     assert (session.user_id, session.subject, session.provider) == ("oidc/alice", "alice", "oidc")
     assert session.expires_at == pytest.approx(site.clock() + 14 * 3600, abs=5)
     assert record.expires == session.expires_at
@@ -68,7 +68,7 @@ async def test_parallel_tabs_return_to_their_urls(site: Site) -> None:
     one = await browser.to_provider(target=f"{APP}/one", attempt="1" * 22)
     two = await browser.to_provider(target=f"{APP}/two", attempt="2" * 22)
     answers = [await browser.get(site.idp.pick(url, "alice")) for url in (two, one)]
-    opened = [site.hand_over(answer.location) for answer in answers]
+    opened = [site.open_handoff(answer.location) for answer in answers]
     assert [(over.redirect_uri, over.attempt_id) for over in opened] == [(f"{APP}/two", "2" * 22), (f"{APP}/one", "1" * 22)]
 
 
@@ -142,7 +142,7 @@ async def test_a_used_callback_with_a_live_session_just_continues(site: Site) ->
     await browser.get(callback)
     assert (await browser.get(callback)).location == "/.gate/"
     browser.cookies |= attempt
-    assert site.hand_over((await browser.get(callback)).location).redirect_uri.startswith(f"{APP}/reports")
+    assert site.open_handoff((await browser.get(callback)).location).redirect_uri.startswith(f"{APP}/reports")
     assert len(await site.sessions()) == 1
 
 

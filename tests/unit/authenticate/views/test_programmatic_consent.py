@@ -27,7 +27,7 @@ def form_of(page: Response) -> dict[str, str]:
     return dict(re.findall(r'name="([^"]+)" value="([^"]*)"', page.text))
 
 
-def hand_over(site: Site, location: str) -> Handoff:
+def open_handoff(site: Site, location: str) -> Handoff:
     parts = urlsplit(location)
     assert (parts.netloc, parts.path) == ("app.example.com", "/.gate/callback/")
     query = parse_qs(parts.query)
@@ -44,7 +44,7 @@ async def test_consent_is_granted(site: Site) -> None:
         assert text in page.text
     response = await browser.post(f"{ORIGIN}/.gate/program", form_of(page))
     assert response.status == 303
-    opened = hand_over(site, response.headers["location"])
+    opened = open_handoff(site, response.headers["location"])
     ((record),) = await site.sessions()
     assert (opened.session_id, opened.redirect_uri) == (record.id, PROGRAM)
     assert "A program at <code>localhost:7000</code> has your access to app.example.com" in (await browser.get("/.gate/sessions")).text
@@ -75,7 +75,7 @@ async def test_step_up_precedes_consent(site: Site) -> None:
     site.idp.bend.claims = {"acr": "mfa"}
     assert (await browser.get(site.idp.pick(to_provider, "alice"))).location == question
     response = await browser.post(f"{ORIGIN}/.gate/program", form_of(await browser.get(question)))
-    opened = hand_over(site, response.headers["location"])
+    opened = open_handoff(site, response.headers["location"])
     strong = await site.service.sessions.find([of_jar(browser.cookies).encode()], "auth.example.com", site.clock())
     assert strong is not None
     assert (opened.session_id, strong.claims["acr"]) == (strong.id, "mfa")

@@ -59,7 +59,7 @@ async def test_a_signed_in_browser_is_handed_over_at_once(site: Site) -> None:
     requests = len(site.idp.requests)
     response = await browser.get(site.sign_in_url("https://other.example.com:8443/x?y=z", "b" * 22))
     assert response.location.startswith("https://other.example.com:8443/.gate/callback/?gate_session=")
-    over = site.hand_over(response.location, "other.example.com:8443")
+    over = site.open_handoff(response.location, "other.example.com:8443")
     assert (over.redirect_uri, over.attempt_id) == ("https://other.example.com:8443/x?y=z", "b" * 22)
     assert len(site.idp.requests) == requests
 
@@ -157,9 +157,9 @@ async def test_a_session_cookie_of_a_route_host_is_no_session_here(site: Site) -
 async def test_a_planted_cookie_does_not_hide_the_real_one(site: Site) -> None:
     browser = site.browser()
     await browser.sign_in()
-    real, companion = browser.cookies.pop("_gate"), browser.cookies.pop("__Host-_gate")
+    real, binding = browser.cookies.pop("_gate"), browser.cookies.pop("__Host-_gate")
     for header in (f"_gate=planted; _gate={real}", f"_gate={real}; _gate=planted", f'_gate="{real}"; _gate={real}'):
-        assert (await browser.get(site.sign_in_url(), cookie=f"{header}; __Host-_gate={companion}")).location.startswith(APP)
+        assert (await browser.get(site.sign_in_url(), cookie=f"{header}; __Host-_gate={binding}")).location.startswith(APP)
 
 
 async def test_session_without_binding_cookie_signs_in_again(site: Site) -> None:
@@ -194,7 +194,7 @@ async def test_attempts_per_browser_are_limited(site: Site) -> None:
 async def test_a_url_too_long_for_a_cookie_still_signs_in(site: Site) -> None:
     browser = site.browser()
     response = await browser.sign_in(target=f"{APP}/reports?{'q' * 5000}")
-    assert site.hand_over(response.location).redirect_uri == f"{APP}/reports"
+    assert site.open_handoff(response.location).redirect_uri == f"{APP}/reports"
     assert all(len(value) < 3800 for value in browser.cookies.values())
 
 

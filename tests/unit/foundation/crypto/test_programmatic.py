@@ -27,9 +27,9 @@ def options(tmp_path: Path) -> Options:
 
 def test_each_comes_back_as_it_went(options: Options) -> None:
     wanted = ProgrammaticRequest("https://app.example.com", "http://localhost:7000/cb?a=b", ("mfa",), 900, ("corp", "partner"))
-    requests, hand_overs, tokens = ProgrammaticRequests(options), HandoffTokens(options, TO_CLIENT_APPLICATION), ProgrammaticTokens(options)
+    requests, handoffs, tokens = ProgrammaticRequests(options), HandoffTokens(options, TO_CLIENT_APPLICATION), ProgrammaticTokens(options)
     assert requests.open(requests.seal(wanted, NOW), NOW) == wanted
-    opened = hand_overs.open(hand_overs.seal("s1", "", HOST, "http://localhost/", NOW), HOST, NOW)
+    opened = handoffs.open(handoffs.seal("s1", "", HOST, "http://localhost/", NOW), HOST, NOW)
     assert (opened.session_id, opened.redirect_uri, opened.expires_at) == ("s1", "http://localhost/", NOW + 300)
     token = tokens.open(tokens.seal("s1", HOST, NOW, NOW + 60), HOST, NOW)
     assert (token.session_id, token.issued_at, token.expires_at) == ("s1", NOW, NOW + 60)
@@ -88,13 +88,13 @@ def test_the_question_waits_a_quarter_of_an_hour(options: Options) -> None:
 
 def test_value_sealed_by_an_earlier_release_is_refused(options: Options) -> None:
     purposes = ("programmatic request", "programmatic hand-over", "programmatic token")
-    request, hand_over, token = (
+    request, handoff, token = (
         Sealer(options.cookie_secret, purpose).seal({"at": "https://app.example.com"}, audience=audience, expires_at=NOW + 60)
         for purpose, audience in zip(purposes, (AUTHENTICATE, HOST, HOST), strict=True)
     )
     with pytest.raises(SealError):
         ProgrammaticRequests(options).open(request, NOW)
     with pytest.raises(SealError):
-        HandoffTokens(options, TO_CLIENT_APPLICATION).open(hand_over, HOST, NOW)
+        HandoffTokens(options, TO_CLIENT_APPLICATION).open(handoff, HOST, NOW)
     with pytest.raises(SealError):
         ProgrammaticTokens(options).open(token, HOST, NOW)

@@ -90,7 +90,7 @@ def test_remembered_choice_expires_and_applies_to_its_host_only(cookies: Session
 
 def test_nothing_is_remembered_of_a_browser_without_a_session(cookies: SessionCookies) -> None:
     assert not cookies.valid_sessions([b"theme=dark; " + b"x" * 1000], "a", NOW)
-    assert len(cookies._known) == 0
+    assert len(cookies._sessions_by_headers) == 0
 
 
 def test_only_so_many_opened_cookies_are_remembered_and_nothing_that_did_not_open(
@@ -118,39 +118,39 @@ def set_at(cookies: SessionCookies, host_port: str, session_id: str = "s1") -> l
     return cookies.set_cookies(session_id, host_port, issued_at=NOW, expires_at=NOW + 60, now=NOW)
 
 
-def test_a_session_has_a_companion_that_only_this_very_host_can_set(cookies: SessionCookies) -> None:
-    session, companion = set_at(cookies, "a.example.com:8443")
+def test_a_session_has_a_binding_cookie_that_only_this_very_host_can_set(cookies: SessionCookies) -> None:
+    session, binding = set_at(cookies, "a.example.com:8443")
     assert session.startswith("_gate=")
-    assert companion.startswith("__Host-_gate=")
-    assert companion.partition("; ")[2] == "Path=/; Max-Age=60; SameSite=Lax; Secure; HttpOnly"
+    assert binding.startswith("__Host-_gate=")
+    assert binding.partition("; ")[2] == "Path=/; Max-Age=60; SameSite=Lax; Secure; HttpOnly"
 
 
 def test_session_requires_its_binding_cookie_of_this_host(cookies: SessionCookies, tmp_path: Path) -> None:
     hosts, ids = ["a.example.com", "a.example.com:8443", "b.example.com"], ["s1", "s2"]
     made = {(host, id): [each.partition(";")[0] for each in set_at(cookies, host, id)] for host in hosts for id in ids}
     for (host, id), (session, _) in made.items():
-        for owner, (_, companion) in made.items():
-            counting = cookies.valid_sessions([f"{session}; {companion}".encode()], host, NOW)
+        for owner, (_, binding) in made.items():
+            counting = cookies.valid_sessions([f"{session}; {binding}".encode()], host, NOW)
             assert bool(counting) is (owner == (host, id))
         for bad in ("", "__Host-_gate=", "__Host-_gate=x", "__HOST-_gate=" + made[host, id][1].partition("=")[2], session):
             assert cookies.valid_sessions([f"{session}; {bad}".encode()], host, NOW) == []
         assert cookies.all_session_ids([session.encode()], host, NOW) == [id]
     other_keys = SessionCookies(make_options(tmp_path, cookie_secret=base64.b64encode(bytes(32)).decode()))
-    (session, _), (_, companion) = made["b.example.com", "s1"], set_at(other_keys, "b.example.com")
-    assert cookies.valid_sessions([f"{session}; {companion.partition(';')[0]}".encode()], "b.example.com", NOW) == []
+    (session, _), (_, binding) = made["b.example.com", "s1"], set_at(other_keys, "b.example.com")
+    assert cookies.valid_sessions([f"{session}; {binding.partition(';')[0]}".encode()], "b.example.com", NOW) == []
 
 
-def test_with_cookie_domain_each_host_has_a_companion_of_its_own(tmp_path: Path) -> None:
+def test_with_cookie_domain_each_host_has_a_binding_cookie_of_its_own(tmp_path: Path) -> None:
     cookies = SessionCookies(make_options(tmp_path, cookie_domain="example.com"))
-    session, companion = (each.partition(";")[0] for each in set_at(cookies, "a.example.com"))
-    sent = [f"{session}; {companion}".encode()]
+    session, binding = (each.partition(";")[0] for each in set_at(cookies, "a.example.com"))
+    sent = [f"{session}; {binding}".encode()]
     assert [token.session_id for token in cookies.valid_sessions(sent, "a.example.com", NOW)] == ["s1"]
     assert cookies.valid_sessions(sent, "b.example.com", NOW) == []
     assert cookies.all_session_ids(sent, "b.example.com", NOW) == ["s1"]
 
 
 @pytest.mark.parametrize("setting", [{"cookie_secure": False}, {"cookie_name": "__Host-gate"}, {"cookie_name": "__host-gate"}])
-def test_where_there_can_be_none_or_none_is_needed_there_is_no_companion(tmp_path: Path, setting: dict[str, object]) -> None:
+def test_where_there_can_be_none_or_none_is_needed_there_is_no_binding_cookie(tmp_path: Path, setting: dict[str, object]) -> None:
     cookies = SessionCookies(make_options(tmp_path, **setting))
     (session,) = set_at(cookies, "a")
     assert [token.session_id for token in cookies.valid_sessions([session.partition(";")[0].encode()], "a", NOW)] == ["s1"]

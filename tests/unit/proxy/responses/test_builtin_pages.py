@@ -38,7 +38,7 @@ async def test_the_missing_slash_is_added(tmp_path: Path) -> None:
 
 
 async def test_root_of_authenticate_host_leads_to_dashboard(tmp_path: Path) -> None:
-    answer = await answer_to(RequestHandler.DASHBOARD_REDIRECT, "/", tmp_path)
+    answer = await answer_to(RequestHandler.PORTAL_REDIRECT, "/", tmp_path)
     assert (answer.status, answer.header("location")) == (302, "https://auth.example.com/.gate/")
 
 

@@ -9,7 +9,7 @@ from authorize.policy.reasons import Reason
 from config.routes.route import Route
 from foundation.crypto.sign_in_attempts import SignInAttempts
 from foundation.crypto.signed_urls import UrlSigner
-from proxy.sign_in.sign_in_urls import MAX_RETURN_URL, SignInUrls, return_url, step_up_challenge
+from proxy.sign_in.sign_in_urls import MAX_REQUESTED_URL, SignInUrls, requested_url, step_up_challenge
 from tests.support.asgi import incoming_from
 from tests.support.options import make_options
 
@@ -35,12 +35,12 @@ def test_the_browser_is_sent_to_a_signed_url_and_holds_the_attempt_it_names(tmp_
         ("https://a.example/x?gate_session=secret&y=1", "https://a.example/x?y=1"),
         ("https://a.example:8443/", "https://a.example:8443/"),
         ("https://a.example//evil.example/", "https://a.example//evil.example/"),
-        ("https://a.example/x?" + "y" * MAX_RETURN_URL, "https://a.example/x"),
-        ("https://a.example/" + "x" * MAX_RETURN_URL + "?y", "https://a.example/"),
+        ("https://a.example/x?" + "y" * MAX_REQUESTED_URL, "https://a.example/x"),
+        ("https://a.example/" + "x" * MAX_REQUESTED_URL + "?y", "https://a.example/"),
     ],
 )
 def test_user_returns_to_original_page(url: str, returned: str) -> None:
-    assert return_url(incoming_from(url), "https") == returned
+    assert requested_url(incoming_from(url), "https") == returned
 
 
 def test_hostile_paths_stay_inside_the_signed_parameter(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ async def test_a_link_gives_one_token(site: RouteSite, ann: SignedIn) -> None:
 async def test_invalid_handoff_for_this_host_is_refused(site: RouteSite, ann: SignedIn) -> None:
     browser = site.browser()
     url = callback_url(site, ann)
-    ordinary = site.hand_overs.seal(ann.session.id, browser.begin(HOST), HOST, f"https://{HOST}/", site.clock())
+    ordinary = site.handoffs.seal(ann.session.id, browser.begin(HOST), HOST, f"https://{HOST}/", site.clock())
     for invalid in (
         callback_url(site, ann, at="other.example.com"),
         callback_url(site, ann, to="https://evil.example/"),

@@ -14,7 +14,7 @@ PAGE = f"https://{HOST}/page?q=1"
 
 
 def callback_url(site: RouteSite, ann: SignedIn, attempt: str, *, host: str = HOST, to: str = PAGE, at: str = HOST) -> str:
-    return f"https://{at}/.gate/callback/?gate_session={site.hand_overs.seal(ann.session.id, attempt, host, to, site.clock())}"
+    return f"https://{at}/.gate/callback/?gate_session={site.handoffs.seal(ann.session.id, attempt, host, to, site.clock())}"
 
 
 async def test_requesting_browser_gets_session_and_page(site: RouteSite, ann: SignedIn) -> None:

@@ -24,15 +24,15 @@ async def test_session_is_shared_and_ends_everywhere(gate: RunningGate) -> None:
 
 
 async def test_single_use_value_is_single_use_for_all_processes(gate: RunningGate) -> None:
-    """The same hand-over at two workers, at the same moment."""
+    """The same handoff at two workers, at the same moment."""
     async with gate.client() as client:
         response = await client.get(gate.url("app.localhost"), headers=HTML)
         response = await pick_user(client, await follow(client, response), "bob")
         while "gate_session=" not in response.headers["location"]:
             response = await client.send(response.next_request)
-        hand_over = response.headers["location"]
+        handoff = response.headers["location"]
         async with client_for(gate, 1, client.cookies) as one, client_for(gate, 2, client.cookies) as other:
-            answers = await asyncio.gather(*(each.get(hand_over, headers=HTML) for each in (one, other)))
+            answers = await asyncio.gather(*(each.get(handoff, headers=HTML) for each in (one, other)))
     assert sorted(answer.status_code for answer in answers)[0] == 302
     assert sum("_gate" in answer.headers.get("set-cookie", "") and answer.status_code == 302 for answer in answers) == 1
 
