@@ -13,6 +13,7 @@ from authenticate.views.access_page import access
 from authenticate.views.api_endpoint import api
 from authenticate.views.callback import callback
 from authenticate.views.oauth.authorize import authorize
+from authenticate.views.oauth.registration_endpoint import register
 from authenticate.views.oauth.token_endpoint import metadata, revoke, token
 from authenticate.views.portal_pages import CHANGE, ICONS, change_portal, icon, portal, portal_json, why
 from authenticate.views.profile_refresh import refresh
@@ -58,6 +59,7 @@ urlpatterns = [
     path(server_metadata.AUTHORIZE_PATH[1:], authorize),
     path(server_metadata.TOKEN_PATH[1:], token),
     path(server_metadata.REVOKE_PATH[1:], revoke),
+    path(server_metadata.REGISTER_PATH[1:], register),
     path(server_metadata.WELL_KNOWN[1:], metadata),
     path(".well-known/gate/jwks.json", jwks),
     path(".well-known/gate/", client_metadata),

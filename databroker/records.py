@@ -32,6 +32,7 @@ ACCESS_GRANT = "access_grant"
 ACCESS_REQUEST = "access_request"
 TOKEN_REFRESH_REQUEST = "token_refresh_request"  # noqa: S105
 CONSENT = "consent"
+OAUTH_CLIENT = "oauth_client"
 
 RECORD_TYPES = (
     SESSION,
@@ -54,6 +55,7 @@ RECORD_TYPES = (
     ACCESS_REQUEST,
     TOKEN_REFRESH_REQUEST,
     CONSENT,
+    OAUTH_CLIENT,
 )
 
 
@@ -367,22 +369,6 @@ class LogoutMarker(RecordValue):
     """Marker that a user has signed out at the provider; `issued_at` is when the provider sent the logout (Unix seconds)."""
 
     issued_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class ConsentRecord(RecordValue):
-    """Consent of a user to a client's use of a resource, so that the next authorization of the same client needs no page."""
-
-    user_id: str
-    issuer: str
-    client_id: str
-    resource: str
-    scopes: tuple[str, ...]
-    granted_at: float
-
-    @classmethod
-    def from_record(cls, record: Record) -> Self:
-        return cls(**{**known_fields(cls, record), "scopes": tuple(record.data["scopes"])})
 
 
 @dataclass(frozen=True, slots=True)

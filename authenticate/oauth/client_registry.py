@@ -1,42 +1,50 @@
-"""OAuth clients of one configuration: those of `oauth_clients`, and those with a client ID metadata document."""
+"""OAuth clients of one configuration: those of `oauth_clients`, with a metadata document, or registered dynamically."""
 
 from collections.abc import Callable
 
 from authenticate.oauth.client_documents import ClientDocuments, is_document_url
+from authenticate.oauth.dynamic_registration import DynamicRegistration
 from authenticate.oauth.oauth_client import OAuthClient, Registration
 from config.options import Options
 from config.settings.oauth_settings import OAuthClientEntry
+from databroker.broker_client import BrokerClient
 from databroker.records import SessionRecord
 
 
 class OAuthClients:
     """Registry of clients."""
 
-    def __init__(self, options: Options, clock: Callable[[], float], documents: ClientDocuments | None = None):
-        self.documents = documents or ClientDocuments(options, clock)
+    def __init__(self, options: Options, broker: BrokerClient, clock: Callable[[], float]):
+        self.documents = ClientDocuments(options, clock)
+        self.dynamic = DynamicRegistration(options, broker, clock)
         self._configured = {entry.id: _from_entry(entry) for entry in options.oauth_clients}
 
     async def find(self, client_id: str, *, may_fetch: bool) -> OAuthClient | None:
         """Return a client for an authorization request, None if it is not known here.
 
         `may_fetch` is whether its document may be fetched: only for a signed-in user, so that nobody else makes gate send requests.
-        Raises ClientDocumentError.
+        Raises ClientDocumentError or BrokerError.
         """
-        if (client := self._configured.get(client_id)) is not None or not is_document_url(client_id):
+        if (client := self._configured.get(client_id)) is not None:
             return client
+        if not is_document_url(client_id):
+            return await self.dynamic.find(client_id)
         return await self.documents.get(client_id) if may_fetch else self.documents.cached(client_id)
 
     def find_for_session(self, client_id: str, session: SessionRecord | None) -> OAuthClient | None:
         """Return a client for a token request.
 
-        A client with a document is known from the session of its code or token: gate verified the document when the user consented.
+        Other clients are known from the session of the code or token: gate verified them when the user consented.
         """
         if (client := self._configured.get(client_id)) is not None:
             return client
         agent = session.agent if session is not None else None
+        is_known = agent is not None and agent.client_id == client_id
+        if self.dynamic.owns(client_id):
+            return OAuthClient(client_id, agent.client_name, (), Registration.DYNAMIC) if agent is not None and is_known else None
         if not self.documents.allows(client_id):
             return None
-        name = agent.client_name if agent is not None and agent.client_id == client_id else client_id
+        name = agent.client_name if agent is not None and is_known else client_id
         return OAuthClient(client_id, name, (), Registration.METADATA_DOCUMENT)
 
     def needs_document(self, client_id: str) -> bool:

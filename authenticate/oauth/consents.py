@@ -5,9 +5,10 @@ import json
 from collections.abc import Callable
 
 from authenticate.oauth.oauth_client import OAuthClient
+from authenticate.oauth.oauth_records import ConsentRecord
 from authorize.protected_resources import ProtectedResource
 from databroker.broker_client import BrokerClient
-from databroker.records import CONSENT, ConsentRecord, SessionRecord
+from databroker.records import CONSENT, SessionRecord
 
 LIFETIME = 180 * 24 * 3600.0  # seconds
 

@@ -24,6 +24,7 @@ class Registration(Enum):
 
     CONFIGURED = "configured"
     METADATA_DOCUMENT = "metadata document"
+    DYNAMIC = "dynamic registration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,8 @@ class OAuthClient(ClientMixin):
 
     @property
     def remembers_consent(self) -> bool:
-        """Whether a consent is remembered: anyone can publish a metadata document, so its users are asked each time."""
+        """Whether a consent is remembered: anyone can publish a metadata document or register a client, so users decide each
+        time."""
         return self.registration is Registration.CONFIGURED
 
     def at(self, resource: ProtectedResource) -> Self:

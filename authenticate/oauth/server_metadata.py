@@ -9,14 +9,15 @@ WELL_KNOWN = "/.well-known/oauth-authorization-server"
 AUTHORIZE_PATH = "/.gate/oauth/authorize"
 TOKEN_PATH = "/.gate/oauth/token"  # noqa: S105 - a path
 REVOKE_PATH = "/.gate/oauth/revoke"
+REGISTER_PATH = "/.gate/oauth/register"
 
 
-def server_metadata(issuer: str, *, accepts_documents: bool) -> dict[str, Any]:
+def server_metadata(issuer: str, *, accepts_documents: bool, has_registration: bool = False) -> dict[str, Any]:
     """Return the metadata document.  `issuer` is the origin of the authenticate host, exactly.
 
     Scopes are in the metadata of each resource, because a client would request those of all.
     """
-    return {
+    document = {
         "issuer": issuer,
         "authorization_endpoint": issuer + AUTHORIZE_PATH,
         "token_endpoint": issuer + TOKEN_PATH,
@@ -30,3 +31,4 @@ def server_metadata(issuer: str, *, accepts_documents: bool) -> dict[str, Any]:
         "authorization_response_iss_parameter_supported": True,
         "client_id_metadata_document_supported": accepts_documents,
     }
+    return {**document, "registration_endpoint": issuer + REGISTER_PATH} if has_registration else document

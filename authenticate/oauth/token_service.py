@@ -69,7 +69,7 @@ class TokenService:
     def __init__(self, options: Options, broker: BrokerClient, clock: Callable[[], float]):
         self.issuer = options.authenticate_service_url.origin
         self.resources = ProtectedResources(options.policy)
-        self.clients = OAuthClients(options, clock)
+        self.clients = OAuthClients(options, broker, clock)
         self._broker = broker
         self._clock = clock
         self._reader = SessionReader(options)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from config.fields.basic_types import File, PositiveDuration, Text, text, text_list, value_or_file
+from config.fields.basic_types import Bool, File, PositiveDuration, Text, text, text_list, value_or_file
 from config.fields.field_type import LIST, FieldType, JsonSchema
 from config.validation import Finding, Rule, Settings
 from foundation.oauth_redirect_uris import parse_redirect_uri
@@ -107,6 +107,12 @@ class OAuthSettings(Settings):
         description="OAuth 2.1 clients that may ask users for tokens for routes with `mcp`. Clients with a client ID metadata "
         "document need no entry.",
         examples=[[{"id": "build-agent", "name": "Build agent", "redirect_uris": ["http://127.0.0.1/callback"]}]],
+    )
+    oauth_dynamic_registration: Bool = Field(
+        False,
+        description="Lets OAuth clients register themselves (RFC 7591). Registrations expire after an hour unless a user allows the "
+        "client. Only for MCP clients without a metadata document: anyone can register any name.",
+        examples=[True],
     )
     mcp_client_domains: Annotated[tuple[str, ...] | None, FieldType("list of string", _domains, LIST)] = Field(
         None,

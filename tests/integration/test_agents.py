@@ -53,7 +53,7 @@ def gate(
         .route(TOOLS, to=server.url, mcp={"path": "/mcp", "scopes": SCOPES}, allowed_groups=["engineering"])
         .route(OTHER, to=server.url, mcp={"path": "/mcp"}, allow_any_authenticated_user=True)
         .route(ECHO, to=upstream.url, mcp={}, allow_any_authenticated_user=True, pass_identity_headers=True)
-        .setting(groups_claim="groups", oauth_clients=[CLIENT], jwt_claims_headers=["email"])
+        .setting(groups_claim="groups", oauth_clients=[CLIENT], oauth_dynamic_registration=True, jwt_claims_headers=["email"])
         .setting(data_plane="envoy" if request.param == "envoy" else "embedded", workers="2" if request.param == "workers" else "1")
     )
     with builder.start(tmp_path_factory.mktemp(request.param)) as running:
@@ -81,11 +81,13 @@ async def allow(gate: RunningGate, browser: httpx.AsyncClient, url: str, user: s
 class Storage:
     """Storage of the SDK's client, which gate's operator has registered."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_registered: bool = True) -> None:
         self.tokens: OAuthToken | None = None
-        self.client = OAuthClientInformationFull(
-            client_id=CLIENT["id"], redirect_uris=[CALLBACK], token_endpoint_auth_method="none", client_name="Ticket agent"
-        )
+        self.client: OAuthClientInformationFull | None = None
+        if is_registered:
+            self.client = OAuthClientInformationFull(
+                client_id=CLIENT["id"], redirect_uris=[CALLBACK], token_endpoint_auth_method="none", client_name="Ticket agent"
+            )
 
     async def get_tokens(self) -> OAuthToken | None:
         return self.tokens
@@ -93,7 +95,7 @@ class Storage:
     async def set_tokens(self, tokens: OAuthToken) -> None:
         self.tokens = tokens
 
-    async def get_client_info(self) -> OAuthClientInformationFull:
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
         return self.client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
@@ -162,6 +164,14 @@ async def test_sdk_client_from_discovery_to_revocation(gate: RunningGate) -> Non
         assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")
     secrets = [first.access_token, first.refresh_token, refreshed["access_token"], refreshed["refresh_token"]]
     assert not any(secret in gate.child.output for secret in secrets)
+
+
+async def test_sdk_client_registers_itself(gate: RunningGate) -> None:
+    storage = Storage(is_registered=False)
+    async with gate.client() as browser, sdk_client(gate, storage, browser) as client:
+        assert (await client.call_tool("search", {"text": "x"})).content[0].text == "found x"
+    assert storage.client is not None
+    assert (storage.client.client_id or "").startswith("dynamic-")
 
 
 async def _status(gate: RunningGate, token: str, host: str = TOOLS) -> int:

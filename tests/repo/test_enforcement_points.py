@@ -104,6 +104,7 @@ RULES = {
         "Client ID metadata documents",
         "Client secret",
         "Consent",
+        "Dynamic client registration",
         "Lifetime of access tokens",
         "PKCE",
         "Redirect URIs of clients",

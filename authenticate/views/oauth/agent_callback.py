@@ -55,6 +55,7 @@ async def complete_authorization(
     if await service.is_deactivated(session):
         await service.sessions.end(session)
         return responses.render_error(request, 403, Message("Your account is deactivated."), advice=RESTART)
+    await service.agents.clients.dynamic.renew(requested.client)
     ended = [(AuditAction.END_OLDEST_SESSION, each) for each in await service.sessions.end_oldest(session, now)]
     for action, each in [(AuditAction.AUTHORIZE_AGENT, session), *ended]:
         entry = session_entry(now, session, gate.options.providers, gate.client_address, action, each)

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 
 from authenticate.oauth.client_documents import ClientDocumentError
-from authenticate.oauth.oauth_client import OAuthClient
+from authenticate.oauth.oauth_client import OAuthClient, Registration
 from authenticate.oauth.server_metadata import AUTHORIZE_PATH
 from authenticate.oauth.token_service import AuthorizationRequest, InvalidAuthorizationRequest
 from authenticate.redirect_targets import parse
@@ -167,6 +167,7 @@ async def _consent_page(
         action=consent.path,
         client=client.name,
         verified_host=client.verified_host,
+        is_self_registered=client.registration is Registration.DYNAMIC,
         redirect_host=urlsplit(consent.requested.redirect_uri).netloc,
         is_unproven=_is_unproven(client, consent.requested.redirect_uri),
         resource=resource.name,

@@ -17,7 +17,8 @@ from databroker.audit_log import AuditAction, session_entry
 async def metadata(request: HttpRequest) -> HttpResponse:
     service = page_context(request).authenticate
     agents = service.agents
-    document = server_metadata(agents.issuer, accepts_documents=agents.clients.documents.is_enabled)
+    clients = agents.clients
+    document = server_metadata(agents.issuer, accepts_documents=clients.documents.is_enabled, has_registration=clients.dynamic.is_enabled)
     response = json_answer(200, document)
     response.headers["Cache-Control"] = "public, max-age=60"
     return response

@@ -10,6 +10,7 @@ from authenticate.oauth.client_registry import OAuthClients
 from authenticate.oauth.oauth_client import Registration
 from databroker.agent_records import AgentAuthorization
 from databroker.records import SessionRecord
+from databroker.store.memory import MemoryStore
 from tests.support.agents import CLIENT, RESOURCE, SECRET_CLIENT, SETTINGS
 from tests.support.options import make_options
 
@@ -19,7 +20,7 @@ SESSION = SessionRecord("id", "oidc/alice", "alice", "oidc", 1.0, 2.0, agent=AGE
 
 
 def registry(tmp_path: Path, **settings: Any) -> OAuthClients:
-    return OAuthClients(make_options(tmp_path, **{**SETTINGS, **settings}), lambda: 1000.0)
+    return OAuthClients(make_options(tmp_path, **{**SETTINGS, **settings}), MemoryStore(lambda: 1000.0), lambda: 1000.0)
 
 
 async def test_configured_clients(tmp_path: Path) -> None:
