@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from authorize.accessible_routes import AccessibleRoute, EntryPoints
@@ -157,7 +156,7 @@ class AuthorizeService(Authorizer):
         if identity is None:  # a call may need the user of a request that did not
             identity = await self._identify_if_possible(request, cookie_headers, now, route.route)
         # The context's request has the verification result of its client certificate.
-        return [evaluate_route(replace(context.request, mcp=call), identity, route, now).is_allowed for call in calls]
+        return [evaluate_route(context.request.with_message(call), identity, route, now).is_allowed for call in calls]
 
     async def credentials_for(self, check: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
         route = check.decision.route
@@ -189,7 +188,7 @@ class AuthorizeService(Authorizer):
 
     def can_access_host(self, request: PolicyRequest, identity: Identity) -> bool:
         """Return whether any route of this host allows the user.  If none does, no identity is attested for the host."""
-        now, request = self._clock(), replace(request, mcp=NO_MESSAGE)
+        now, request = self._clock(), request.with_message(NO_MESSAGE)
         routes = self.routes.routes_for(request.host, request.port)
         return any(
             evaluate_route(self._certificates.with_verification(request, route.client_ca, now), identity, route, now).is_allowed

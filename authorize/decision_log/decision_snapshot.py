@@ -80,6 +80,8 @@ def bounded(request: PolicyRequest, inputs: PolicyInputs) -> PolicyRequest:
 
 
 def _bounded_message(message: McpMessage) -> McpMessage:
+    if not message.resources:
+        return message
     return replace(message, resources=tuple(uri[: MAX_PATH_LENGTH + 1] for uri in message.resources[: MAX_URIS + 1]))
 
 

