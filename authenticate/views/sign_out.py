@@ -32,8 +32,8 @@ async def sign_out(request: HttpRequest) -> HttpResponse:
     cookie_headers = view_helpers.cookie_headers(request)
     session = await view_helpers.get_session(request)
     token = request.headers.get(HEADER, "") or _field(request, FIELD)
-    is_proven = service.csrf.check(token, cookie_headers, service.clock(), bound_to=_csrf_binding(session))
-    if request.method == "HEAD" or not is_proven:
+    has_valid_csrf_token = service.csrf.check(token, cookie_headers, service.clock(), bound_to=_csrf_binding(session))
+    if request.method == "HEAD" or not has_valid_csrf_token:
         return _confirmation_page(request, service, session)
     return await _sign_out(request, service, session)
 

@@ -1,4 +1,4 @@
-"""A session is valid only while the issuer that vouched for it is the configured provider."""
+"""A session is valid only while the provider that issued it is configured."""
 
 from collections.abc import Mapping
 from pathlib import Path

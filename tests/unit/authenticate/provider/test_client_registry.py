@@ -61,7 +61,7 @@ async def test_an_issuer_is_of_one_provider(clients: ProviderClients, issuer: st
     await clients.close()
 
 
-async def test_a_session_is_of_the_provider_that_vouched_for_it_or_of_none(clients: ProviderClients) -> None:
+async def test_session_has_the_client_of_its_issuer_or_none(clients: ProviderClients) -> None:
     assert clients.for_session(session("corp", CORP)) is clients.get("corp")
     assert clients.for_session(session("all", f"{MICROSOFT}/{TENANT}/v2.0")) is clients.get("all")
     for recorded in (session("corp", PARTNER), session("partner", CORP), session("gone", CORP), session("oidc", CORP), session("corp", "")):

@@ -106,7 +106,7 @@ async def test_every_flipped_character_makes_it_no_session(site: Site) -> None:
     assert await site.service.sessions.find([cookie[:-1]], HOST, site.clock()) is None
 
 
-async def test_a_session_counts_while_the_issuer_that_vouched_for_it_is_the_configured_one(site: Site) -> None:
+async def test_session_is_valid_while_its_issuer_is_configured(site: Site) -> None:
     cookie = await cookie_of(site)
     (record,) = await site.sessions()
     assert record.data["issuer"] == site.idp.issuer
