@@ -84,7 +84,7 @@ async def _resume_or_deny(request: HttpRequest, target: str, reason: str) -> Htt
         target = "/"
     if await gate.authorize.identify(gate.incoming.cookies, gate.incoming.request.host_port) is not None:
         return redirect(target)
-    log.info("session transfer rejected", reason=reason, host=gate.incoming.request.host_port, request_id=gate.incoming.request_id)
+    log.info("session handoff rejected", reason=reason, host=gate.incoming.request.host_port, request_id=gate.incoming.request_id)
     return render_error(request, 400, reason, advice=RESTART_ADVICE, links=((Message("Open the application"), target),))
 
 
