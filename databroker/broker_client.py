@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from config.options import Options
 from databroker.records import USED_ID, Record
-from databroker.store.base import FROM_START, Leases, RecordStore, ResyncRequired, VersionConflict
+from databroker.store.base import NO_POSITION, Leases, RecordStore, ResyncRequired, VersionConflict
 from foundation.errors import BrokerError
 from foundation.web.page_context import PageContext, request_context
 
@@ -33,11 +33,11 @@ page_context: Callable[[Any], BrokerPageContext] = request_context
 
 
 class InvalidatingBroker:
-    """BrokerClient that calls `forget(type, id)` immediately after a deletion, so that sign-out does not wait for the change stream."""
+    """BrokerClient that calls `on_deletion(type, id)` right after a deletion, so that sign-out does not wait for the change stream."""
 
-    def __init__(self, client: BrokerClient, forget: Callable[[str, str], None]):
+    def __init__(self, client: BrokerClient, on_deletion: Callable[[str, str], None]):
         self._delete = client.delete
-        self._forget = forget
+        self._on_deletion = on_deletion
         self.get = client.get
         self.put = client.put
         self.page = client.page
@@ -49,7 +49,7 @@ class InvalidatingBroker:
 
     async def delete(self, type: str, id: str) -> bool:
         was_live = await self._delete(type, id)
-        self._forget(type, id)
+        self._on_deletion(type, id)
         return was_live
 
 
@@ -102,8 +102,8 @@ async def iter_records(client: BrokerClient, type: str, after: str = "", limit: 
 async def current_version(client: BrokerClient) -> int:
     """Return the broker's current version, as its change stream reports it to a reader without a position."""
     try:
-        async with aclosing(client.changes(FROM_START)) as changes:
+        async with aclosing(client.changes(NO_POSITION)) as changes:
             await anext(changes)
     except ResyncRequired as start_over:
         return start_over.version
-    raise BrokerError("the change stream does not start at its beginning")
+    raise BrokerError("the change stream accepted a reader without a position")

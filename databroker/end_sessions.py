@@ -40,33 +40,33 @@ def indexed_session_id(entry: Record) -> str:
     return entry.id.partition("/")[2]
 
 
-async def session_ids_for_user(broker: BrokerClient, user_id: str, account: Callable[[str], str] = str) -> list[str]:
-    """Return the ids of a user's live sessions.  `account` maps all user ids of one account to one value.
+async def session_ids_for_user(broker: BrokerClient, user_id: str, normalize_id: Callable[[str], str] = str) -> list[str]:
+    """Return the ids of a user's live sessions.  `normalize_id` maps all user ids of one account to one value.
 
     None is missed, because each session is indexed before it is written.  The session record, not the index, identifies the user.
     """
     found = await _get_sessions(broker, [indexed_session_id(entry) async for entry in index_entries(broker, user_key(user_id))])
-    return [record.id for record in found if account(str(record.data.get("user_id"))) == account(user_id)]
+    return [record.id for record in found if normalize_id(str(record.data.get("user_id"))) == normalize_id(user_id)]
 
 
-async def end_sessions_for_user(broker: BrokerClient, user_id: str, account: Callable[[str], str] = str) -> list[str]:
+async def end_sessions_for_user(broker: BrokerClient, user_id: str, normalize_id: Callable[[str], str] = str) -> list[str]:
     """End all sessions of a user.  Return the ids of those that were live, as `end_sessions` does."""
-    return await end_sessions(broker, await session_ids_for_user(broker, user_id, account))
+    return await end_sessions(broker, await session_ids_for_user(broker, user_id, normalize_id))
 
 
 # enforcement-point: Sign-in and sign-out: End of sessions
-async def end_sessions(broker: BrokerClient, ids: Iterable[str], deleted: list[str] | None = None) -> list[str]:
+async def end_sessions(broker: BrokerClient, ids: Iterable[str], deleted_out: list[str] | None = None) -> list[str]:
     """End sessions, and the sessions of the same browsers that end with them (`SessionRecord.linked_session_ids`), on every host.
 
-    Returns the ids of those that were live.  `deleted` receives the id of each deleted session, so that it is complete even if the
+    Returns the ids of those that were live.  `deleted_out` receives each deleted id, live or not.  It is complete even if the
     broker fails midway (BrokerError).  Linked sessions are deleted first, so that a retry after a failure finds all that remain.
     """
-    chosen, deleted, ended = list(dict.fromkeys(ids)), deleted if deleted is not None else [], list[str]()
+    chosen, deleted_out, live = list(dict.fromkeys(ids)), deleted_out if deleted_out is not None else [], list[str]()
     linked = await live_linked_session_ids(broker, chosen)
     for wave in ([id for id in linked if id not in chosen], chosen):
         for start in range(0, len(wave), CONCURRENCY):
-            ended += await _delete(broker, wave[start : start + CONCURRENCY], deleted)
-    return ended
+            live += await _delete(broker, wave[start : start + CONCURRENCY], deleted_out)
+    return live
 
 
 async def live_linked_session_ids(broker: BrokerClient, ids: Sequence[str]) -> list[str]:
@@ -95,9 +95,9 @@ async def _get_sessions(broker: BrokerClient, ids: Sequence[str]) -> list[Record
     return [record for record in found if record is not None]
 
 
-async def _delete(broker: BrokerClient, ids: Sequence[str], deleted: list[str]) -> list[str]:
+async def _delete(broker: BrokerClient, ids: Sequence[str], deleted_out: list[str]) -> list[str]:
     outcomes = await asyncio.gather(*(broker.delete(SESSION, id) for id in ids), return_exceptions=True)
-    deleted += [id for id, outcome in zip(ids, outcomes, strict=True) if not isinstance(outcome, BaseException)]
+    deleted_out += [id for id, outcome in zip(ids, outcomes, strict=True) if not isinstance(outcome, BaseException)]
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
             raise outcome

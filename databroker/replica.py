@@ -13,7 +13,7 @@ import structlog
 from databroker.broker_client import BrokerClient, current_version
 from databroker.record_cache import ChangeCounter, RecordCache, without_non_policy_fields
 from databroker.records import ACCESS_GRANT, DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
-from databroker.store.base import FROM_START, RecordChange, ResyncRequired
+from databroker.store.base import NO_POSITION, RecordChange, ResyncRequired
 from foundation.backoff import backoff_delays
 from foundation.errors import BrokerError
 from foundation.readiness import HealthTracker
@@ -95,8 +95,8 @@ class Replica:
         self.generation = 0
 
     @property
-    def seen(self) -> str:
-        """Position of this replica for `catch_up` of another process; empty if the stream is not followed."""
+    def sync_token(self) -> str:
+        """Position, `<server version>:<position>`, for `catch_up` of another process; empty if the stream is not followed."""
         return f"{self._server_version}:{self._position}" if self._is_following else ""
 
     @property
@@ -104,12 +104,12 @@ class Replica:
         """Whether changes are received as they occur."""
         return self._is_following
 
-    async def catch_up(self, seen: str, timeout: float) -> None:
-        """Wait until this replica has reached `seen`, the position of another replica; clear the cache after `timeout` seconds.
+    async def catch_up(self, sync_token: str, timeout: float) -> None:
+        """Wait until this replica has reached the position of another replica's `sync_token`; clear the cache after `timeout` seconds.
 
         This way a process that has received a change never gets a result from before the change.
         """
-        server_version, _, version = seen.rpartition(":")
+        server_version, _, version = sync_token.rpartition(":")
         try:
             async with asyncio.timeout(timeout):
                 while version and self.is_serving and not self._has_reached(server_version, int(version)):
@@ -219,7 +219,7 @@ class Replica:
     async def _follow(self) -> None:
         # The server version is read on each connection, so a restarted server is never mistaken for the previous one.
         started_at = asyncio.get_running_loop().time()
-        server_version, position = await self._client.server_version(), FROM_START
+        server_version, position = await self._client.server_version(), NO_POSITION
         while True:
             try:
                 async for change in self._client.changes(position):
@@ -229,10 +229,10 @@ class Replica:
                     self._advance(position)
                 raise BrokerError("the change stream ended")
             except ResyncRequired as resync:
-                if position != FROM_START:  # the server restarted under the open stream: read its version before trusting positions
+                if position != NO_POSITION:  # the server restarted under the open stream: read its version before trusting positions
                     self._reset(is_following=False)
                     started_at = asyncio.get_running_loop().time()
-                    server_version, position = await self._client.server_version(), FROM_START
+                    server_version, position = await self._client.server_version(), NO_POSITION
                     continue
                 position = resync.version
                 self._server_version = server_version
@@ -265,8 +265,8 @@ class Replica:
             return
         self._cache[key[0]].put(key[1], record)
 
-    def forget(self, type: str, id: str) -> None:
-        """Drop a record that this process has deleted, before the stream reports the deletion."""
+    def apply_local_deletion(self, type: str, id: str) -> None:
+        """Drop a record that this process has deleted, and notify the callbacks, before the stream reports the deletion."""
         self._fetches.drop((type, id))
         if type in self._types:  # as with a change from the stream: callbacks receive no other type
             self._cache[type].drop(id)

@@ -63,7 +63,7 @@ class DataBrokerService:
         self._store = store
         client = _client(store, remote)
         self.replica = Replica(client, clock=clock, staleness=staleness)
-        self.client: BrokerClient = InvalidatingBroker(client, self.replica.forget)
+        self.client: BrokerClient = InvalidatingBroker(client, self.replica.apply_local_deletion)
         self.activity = last_seen.LastSeenBuffer(rows.write_last_seen, clock=clock, interval=activity_interval)
         self._projection = Projection(self.client, provider_claims)
         self._projection_task: asyncio.Task[None] | None = None

@@ -108,7 +108,7 @@ class GateApplication:
 
     async def _respond(self, services: Services, proxy: ProxyService, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
         try:
-            owner = proxy.find_handler(incoming)
+            handler = proxy.find_handler(incoming)
         except BadRequest as error:
             page = PageLog(incoming, send)
             await send_denial(
@@ -116,36 +116,38 @@ class GateApplication:
             )
             page.emit()
             return
-        if owner is RequestHandler.DATA_PLANE:
+        if handler is RequestHandler.DATA_PLANE:
             await proxy.data_plane(incoming, receive, send)
-        elif owner is RequestHandler.FORWARD_AUTH:
+        elif handler is RequestHandler.FORWARD_AUTH:
             await proxy.forward_auth(incoming, receive, send, partial(self._serve_page, services, RequestHandler.ROUTE_PAGES))
-        elif owner in (RequestHandler.HEALTH, RequestHandler.READINESS):  # polled every few seconds, so not logged
-            is_well = owner is RequestHandler.HEALTH or self._runtime.readiness().is_ready
-            await proxy.respond(owner, incoming, send, is_healthy=is_well)
+        elif handler in (RequestHandler.HEALTH, RequestHandler.READINESS):  # polled every few seconds, so not logged
+            is_well = handler is RequestHandler.HEALTH or self._runtime.readiness().is_ready
+            await proxy.respond(handler, incoming, send, is_healthy=is_well)
         else:
-            await self._serve_builtin(services, owner, incoming, receive, send)
+            await self._serve_builtin(services, handler, incoming, receive, send)
 
     async def _serve_builtin(
-        self, services: Services, owner: RequestHandler, incoming: IncomingRequest, receive: Receive, send: Send
+        self, services: Services, handler: RequestHandler, incoming: IncomingRequest, receive: Receive, send: Send
     ) -> None:
         proxy = served(services.proxy)
         page = PageLog(incoming, send)
         try:
-            if owner in (RequestHandler.AUTHENTICATE_PAGES, RequestHandler.ROUTE_PAGES):
-                await self._serve_page(services, owner, incoming, receive, page.send)
+            if handler in (RequestHandler.AUTHENTICATE_PAGES, RequestHandler.ROUTE_PAGES):
+                await self._serve_page(services, handler, incoming, receive, page.send)
             else:
-                await proxy.respond(owner, incoming, page.send)
+                await proxy.respond(handler, incoming, page.send)
         finally:
             page.emit()
 
-    async def _serve_page(self, services: Services, owner: RequestHandler, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
+    async def _serve_page(
+        self, services: Services, handler: RequestHandler, incoming: IncomingRequest, receive: Receive, send: Send
+    ) -> None:
         context = GatePageContext(
             services,
             self._runtime.status,
             self._runtime.in_force,
             incoming,
-            owner is RequestHandler.AUTHENTICATE_PAGES,
+            handler is RequestHandler.AUTHENTICATE_PAGES,
             self._runtime.readiness,
         )
         path = incoming.request.path

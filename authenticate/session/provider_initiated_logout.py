@@ -39,7 +39,7 @@ class ProviderLogout:
         self._clock = clock
         self._others = OtherSessionRefresh(broker, clock)
         self._marks: deque[float] = deque()
-        self._full = BoundedLog("front-channel logout not recorded")
+        self._limit_log = BoundedLog("front-channel logout not recorded")
 
     async def stop(self) -> None:
         await self._others.stop()
@@ -85,7 +85,7 @@ class ProviderLogout:
         while self._marks and self._marks[0] <= now - MAX_SIGN_IN_SECONDS:
             self._marks.popleft()
         if len(self._marks) >= MAX_MARKS:
-            self._full.emit(maximum=MAX_MARKS)
+            self._limit_log.emit(maximum=MAX_MARKS)
             return
         self._marks.append(now)
         await self._sessions.mark_logged_out(issuer, subject="", sid=sid, issued=now, now=now)

@@ -13,7 +13,7 @@ from authenticate.session.refresh_schedule import NEVER, RefreshDue, RefreshSche
 from authenticate.session.session_refresh import RefreshInProgress, RefreshStep, SessionEnded, SessionRefresh
 from databroker.broker_client import BrokerClient, iter_records
 from databroker.records import MALFORMED, SESSION, TOKEN_REFRESH_REQUEST, Record, SessionRecord, report_malformed
-from databroker.store.base import FROM_START, ResyncRequired
+from databroker.store.base import NO_POSITION, ResyncRequired
 from foundation.backoff import backoff_delay, backoff_delays
 from foundation.errors import BrokerError, ProviderError
 from foundation.tasks import spawn
@@ -167,7 +167,7 @@ class RefreshWorker:
 
     async def _follow(self) -> None:
         waits = backoff_delays(0.1)
-        position = FROM_START
+        position = NO_POSITION
         while True:
             try:
                 async with aclosing(self._broker.changes(position)) as changes:
@@ -186,7 +186,7 @@ class RefreshWorker:
                     await asyncio.sleep(next(waits))
             except BrokerError as error:
                 log.warning("refresh worker lost change stream", reason=str(error))
-                position = FROM_START
+                position = NO_POSITION
                 await asyncio.sleep(next(waits))
 
     async def _load_all(self) -> None:

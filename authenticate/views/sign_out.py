@@ -56,19 +56,19 @@ async def _sign_out(request: HttpRequest, service: AuthenticateService, session:
 
 
 async def _end(request: HttpRequest, service: AuthenticateService, session: SessionRecord, *, everywhere: bool) -> None:
-    done = AuditAction.END_ALL_SESSIONS if everywhere else AuditAction.END_SESSION
-    action: str = done
+    action_done = AuditAction.END_ALL_SESSIONS if everywhere else AuditAction.END_SESSION
+    action: str = action_done
     try:
         if everywhere:
             await service.sessions.end_all_for(session)
         await service.sessions.end(session)
     except BrokerError:
-        action = done.failure
+        action = action_done.failure
         raise
     finally:
-        gate, one = page_context(request), None if everywhere else session
+        gate, audited_session = page_context(request), None if everywhere else session
         await service.audit_writer.enqueue(
-            session_entry(service.clock(), session, gate.options.providers, gate.client_address, action, one)
+            session_entry(service.clock(), session, gate.options.providers, gate.client_address, action, audited_session)
         )
 
 

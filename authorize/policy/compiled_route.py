@@ -48,8 +48,8 @@ class CompiledRoute:
     route: Route
     matched_prefix: str
     matches: Matcher  # the canonical path
-    matches_variant: Matcher  # one of its readings
-    owns_variant: Matcher  # an interpretation of a path that this route matches
+    matches_interpretation: Matcher  # an interpretation of another route's path
+    owns_interpretation: Matcher  # an interpretation of a path that this route matches
     matches_any_path: bool  # it has no condition on the path
     regex_has_escapes: bool  # its `regex` contains escapes or a percent sign
     has_escapes: bool  # its `path` or `prefix` has escapes
@@ -100,15 +100,15 @@ def compile_route(route: Route, key: str, client_ca: bytes | None = None, *, wit
     setting = "tls_downstream_client_ca" if route_ca else "client_ca"
     has_escapes = "%" in f"{path}{prefix}"
     matches = _build_matcher(path, prefix, pattern)
-    resembles = _build_variant_matcher(path, prefix, (pattern,)) if has_escapes else matches
+    matches_interpretation = _build_interpretation_matcher(path, prefix, (pattern,)) if has_escapes else matches
     return CompiledRoute(
         route=route,
         matched_prefix=path or prefix or "",
         matches=matches,
-        matches_variant=resembles,
-        owns_variant=_build_variant_matcher(path, prefix, (pattern, _compile_decoded_pattern(route.regex)))
+        matches_interpretation=matches_interpretation,
+        owns_interpretation=_build_interpretation_matcher(path, prefix, (pattern, _compile_decoded_pattern(route.regex)))
         if route.regex and "%" in route.regex
-        else resembles,
+        else matches_interpretation,
         matches_any_path=path is None and prefix in (None, "/") and pattern is None,
         regex_has_escapes=bool(route.regex and "%" in route.regex),
         has_escapes=has_escapes,
@@ -247,7 +247,7 @@ def _build_matcher(path: str | None, prefix: str | None, pattern: Matcher | None
     return lambda candidate: all(condition(candidate) for condition in conditions)
 
 
-def _build_variant_matcher(path: str | None, prefix: str | None, patterns: Sequence[Matcher | None]) -> Matcher:
+def _build_interpretation_matcher(path: str | None, prefix: str | None, patterns: Sequence[Matcher | None]) -> Matcher:
     """Return a matcher as `_build_matcher`, for any form that each condition has in an interpretation."""
     paths, prefixes = ((None,) if text is None else configured_forms(text) for text in (path, prefix))
     matchers = [_build_matcher(*conditions) for conditions in itertools.product(paths, prefixes, patterns)]

@@ -20,8 +20,8 @@ NOT_APPLICABLE = 8
 # Input of a criterion: the context, or the identity alone.
 _CONTEXT, _IDENTITY = 0, 1
 
-# Path variants of a path with too many ambiguous tokens.  They are not computed.
-TOO_MANY_VARIANTS = ("",)
+# Interpretations of a path with too many ambiguous tokens.  They are not computed.
+TOO_MANY_INTERPRETATIONS = ("",)
 
 # Errors that unusual values of claims and headers can raise.  The criterion then evaluates to UNKNOWN.
 _EVALUATION_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -36,21 +36,21 @@ class EvaluationContext:
     now: float
     route: Route | None = None
     # Computed by the first criterion that needs it.  Not a property, because a hundred criteria would pay for each call.
-    path_variants: tuple[str, ...] | None = field(default=None, init=False, repr=False, compare=False)
+    path_interpretations: tuple[str, ...] | None = field(default=None, init=False, repr=False, compare=False)
     header_values: dict[bytes, bytes | None] | None = field(default=None, init=False, repr=False, compare=False)
     epoch_second: int | None = field(default=None, init=False, repr=False, compare=False)
 
-    def load_path_variants(self) -> tuple[str, ...]:
+    def load_path_interpretations(self) -> tuple[str, ...]:
         """Return the interpretations of the path.
 
-        Empty if it is unambiguous, TOO_MANY_VARIANTS if there are too many.
+        Empty if it is unambiguous, TOO_MANY_INTERPRETATIONS if there are too many.
         """
         path = self.request.path
         try:
-            self.path_variants = () if is_unambiguous(path) else interpretations(path)
+            self.path_interpretations = () if is_unambiguous(path) else interpretations(path)
         except PathTooAmbiguous:
-            self.path_variants = TOO_MANY_VARIANTS
-        return self.path_variants
+            self.path_interpretations = TOO_MANY_INTERPRETATIONS
+        return self.path_interpretations
 
     def load_epoch_second(self) -> int:
         """Return `now` in whole seconds."""

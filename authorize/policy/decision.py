@@ -71,31 +71,33 @@ def _evaluate(request: PolicyRequest, identity: Identity | None, route: Compiled
     for requirement in route.requirements:
         if requirement(context, trace) != TRUE:
             return Decision(Outcome.CERTIFICATE, route, tuple(trace), context)
-    is_open_question = False
+    deny_depends_on_identity = False
     for deny in route.deny_rules:
         value = deny(context, trace)
         if value == FALSE:
             continue
         if identity is not None or not value & FALSE:
             return Decision(Outcome.FORBIDDEN, route, tuple(trace), context)
-        is_open_question = True
-    return _evaluate_allow(context, trace, route, is_open_question=is_open_question)
+        deny_depends_on_identity = True
+    return _evaluate_allow(context, trace, route, deny_depends_on_identity=deny_depends_on_identity)
 
 
-def _evaluate_allow(context: EvaluationContext, trace: list[TraceStep], route: CompiledRoute, *, is_open_question: bool) -> Decision:
+def _evaluate_allow(
+    context: EvaluationContext, trace: list[TraceStep], route: CompiledRoute, *, deny_depends_on_identity: bool
+) -> Decision:
     """Evaluate the allow rules.
 
-    `is_open_question` is True if a deny rule depends on the identity of an anonymous caller.
+    `deny_depends_on_identity` is True if a deny rule depends on the identity of an anonymous caller.
     """
     # Routes without a policy prompt for sign-in before they deny.
-    could_help = not route.has_policy
+    sign_in_could_allow = not route.has_policy
     for allow in route.allow_rules:
         value = allow(context, trace)
         # A preflight carries no identity, so it cannot depend on one.
-        if value == TRUE and (not is_open_question or trace[-1].reason is Reason.PREFLIGHT):
+        if value == TRUE and (not deny_depends_on_identity or trace[-1].reason is Reason.PREFLIGHT):
             return Decision(Outcome.ALLOWED, route, tuple(trace), context)
-        could_help = could_help or bool(value & TRUE)
-    wants_sign_in = context.identity is None and could_help
+        sign_in_could_allow = sign_in_could_allow or bool(value & TRUE)
+    wants_sign_in = context.identity is None and sign_in_could_allow
     return Decision(Outcome.SIGN_IN if wants_sign_in else Outcome.FORBIDDEN, route, tuple(trace), context)
 
 
@@ -105,14 +107,14 @@ def _require_step_up(decision: Decision, route: CompiledRoute) -> Decision:
     It applies to allowed requests, and to requests denied by rules that check the sign-in itself.
     """
     context = decision.context
-    is_open = (
+    step_up_could_allow = (
         decision.outcome is Outcome.FORBIDDEN and context is not None and context.identity is not None and route.policy_checks_auth_strength
     )
-    if context is None or decision.is_preflight or not (decision.is_allowed or is_open):
+    if context is None or decision.is_preflight or not (decision.is_allowed or step_up_could_allow):
         return decision
     steps: list[TraceStep] = []
-    for is_strong in route.authentication_requirements:
-        if is_strong(context, steps) != TRUE:
+    for requirement in route.authentication_requirements:
+        if requirement(context, steps) != TRUE:
             outcome = Outcome.SIGN_IN if context.identity is None else Outcome.STEP_UP
             return Decision(outcome, route, (*decision.trace, *steps), context)
     # The deciding step must remain last.

@@ -161,8 +161,8 @@ def _path_mismatches(path: str, route: Route) -> Iterator[str]:
         read = interpretations(path)
     except PathTooAmbiguous:
         read = ()
-    if not compiled.matches(path) and (reading := next(filter(compiled.matches_variant, read), None)) is not None:
-        yield f"an upstream may interpret {path} as {reading}, a path of this route"
+    if not compiled.matches(path) and (interpretation := next(filter(compiled.matches_interpretation, read), None)) is not None:
+        yield f"an upstream may interpret {path} as {interpretation}, a path of this route"
 
 
 _MISMATCH_TEXT = {"path": "is not", "prefix": "does not begin with", "regex": "does not match, as a whole,"}

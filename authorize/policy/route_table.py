@@ -43,15 +43,15 @@ class HostRoutes:
 
         `/%2Fadmin`, `//admin` and `/;x/admin` do not match `/admin`, but many upstreams serve them as `/admin`.
         """
-        readings = interpretations(path)
+        derived = interpretations(path)
         written = undecoded_forms(path) if found.regex_has_escapes else {}
-        owners = [(route, route.owns_variant if route is found else route.matches_variant) for route in self.routes]
-        for reading in readings:
-            owner = _first_owner(owners, reading)
-            if owner is not found and not self._is_intended(reading, written.get(reading, ()), found):
-                raise AmbiguousPath(reading, _describe(owner), _describe(found))
+        owners = [(route, route.owns_interpretation if route is found else route.matches_interpretation) for route in self.routes]
+        for interpretation in derived:
+            owner = _first_owner(owners, interpretation)
+            if owner is not found and not self._is_intended(interpretation, written.get(interpretation, ()), found):
+                raise AmbiguousPath(interpretation, _describe(owner), _describe(found))
 
-    def _is_intended(self, reading: str, forms: Iterable[str], found: CompiledRoute) -> bool:
+    def _is_intended(self, interpretation: str, forms: Iterable[str], found: CompiledRoute) -> bool:
         """Return whether the route owns `/files/a@b`, because its regex contains escapes and matches `/files/a%40b`.
 
         It does not if an earlier route matches the decoded form, or a later one matches only that form.
@@ -63,15 +63,15 @@ class HostRoutes:
         for route in self.routes:
             if route is found:
                 is_behind = True
-            elif route.matches_variant(reading) and not (is_behind and all(map(route.matches_variant, written))):
+            elif route.matches_interpretation(interpretation) and not (is_behind and all(map(route.matches_interpretation, written))):
                 return False
         return True
 
 
-def _first_owner(owners: Iterable[tuple[CompiledRoute, Matcher]], reading: str) -> CompiledRoute | None:
+def _first_owner(owners: Iterable[tuple[CompiledRoute, Matcher]], interpretation: str) -> CompiledRoute | None:
     """Return the first route that owns the interpretation."""
     for route, owns in owners:
-        if owns(reading):
+        if owns(interpretation):
             return route
     return None
 

@@ -120,7 +120,7 @@ class RemoteAuthorizer(Authorizer):
         check_request = check_attributes.to_check_request(
             request,
             cookie_headers,
-            {**extensions, **check_attributes.mcp_extension(request.mcp), check_attributes.SYNC_TOKEN: self._replica.seen},
+            {**extensions, **check_attributes.mcp_extension(request.mcp), check_attributes.SYNC_TOKEN: self._replica.sync_token},
             request_id,
         )
         try:

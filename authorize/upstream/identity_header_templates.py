@@ -17,7 +17,7 @@ from foundation.web.message import Message
 
 Headers = tuple[tuple[bytes, bytes], ...]
 Parts = tuple[str | Variable, ...]
-Named = tuple[tuple[bytes, Parts], ...]
+HeaderTemplates = tuple[tuple[bytes, Parts], ...]
 
 _AUTHORIZATION = b"authorization"
 _OF_REQUESTS = frozenset({REQUEST_ID, FINGERPRINT})
@@ -57,14 +57,14 @@ class RouteTemplates:
 
     includes_identity: bool
     sends_assertion: bool
-    templates: Named
+    templates: HeaderTemplates
 
     @classmethod
     def from_route(cls, route: Route) -> "RouteTemplates":
         named = ((name.lower().encode("ascii"), parts) for name, parts in header_templates(route).items() if not uses_provider_token(parts))
         return cls(sends_identity(route), sends_assertion(route), tuple(named))
 
-    def render_user(self, facts: IdentityVariables) -> tuple[Headers, Named]:
+    def render_user(self, facts: IdentityVariables) -> tuple[Headers, HeaderTemplates]:
         """Return (headers that are equal for all requests of a user, templates that still need the request).
 
         A header with an unknown value is omitted.  Raises NoIdentity if it is Authorization.
@@ -81,7 +81,7 @@ class RouteTemplates:
         return tuple(headers), tuple(left)
 
 
-def render_request(templates: Named, request: PolicyRequest, request_id: str) -> Headers:
+def render_request(templates: HeaderTemplates, request: PolicyRequest, request_id: str) -> Headers:
     """Render the headers that depend on the request.  Raises NoIdentity as `RouteTemplates.told`."""
     certificate = request.client_certificate
     values = {REQUEST_ID: request_id, FINGERPRINT: certificate.fingerprint if certificate is not None else None}

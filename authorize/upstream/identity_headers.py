@@ -9,7 +9,14 @@ import structlog
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import Identity
 from authorize.policy.policy_request import PolicyRequest
-from authorize.upstream.identity_header_templates import Headers, IdentityVariables, Named, RouteTemplates, header_value, render_request
+from authorize.upstream.identity_header_templates import (
+    Headers,
+    HeaderTemplates,
+    IdentityVariables,
+    RouteTemplates,
+    header_value,
+    render_request,
+)
 from config.options import Options
 from config.routes.policy.policy_language import iter_comparisons
 from config.routes.route import Route
@@ -35,11 +42,11 @@ _NOT_IN_HEADER_NAMES = re.compile(r"[^a-z0-9!#$%&'*+.^_`|~-]")
 
 
 class CachedHeaders(NamedTuple):
-    """Headers of an identity.  The templates in `left` need the request."""
+    """Headers of an identity.  `request_templates` still need the request."""
 
     identity: Identity | None
     headers: Headers
-    left: Named
+    request_templates: HeaderTemplates
 
 
 class IdentityHeaders:
@@ -76,7 +83,9 @@ class IdentityHeaders:
         if known is None or known.identity is not identity or not _is_fresh(identity, now):
             known = self._build(identity, host_port, route, templates)
             self._cached.put(key, known, total_length(*key, known.headers))
-        return known.headers if not known.left else known.headers + render_request(known.left, request, request_id)
+        return (
+            known.headers if not known.request_templates else known.headers + render_request(known.request_templates, request, request_id)
+        )
 
     def sends_identity(self, route: CompiledRoute) -> bool:
         """Return whether this route's upstream receives identity headers."""
@@ -115,10 +124,10 @@ class IdentityHeaders:
                 (header, header_value(all_claims[name])) for name, header in self._names if all_claims.get(name) not in (None, [], ())
             )
             headers = ((ASSERTION, assertion.encode("ascii")), *claims)
-        templated, left = templates.render_user(IdentityVariables(identity, all_claims, assertion))
+        templated, request_templates = templates.render_user(IdentityVariables(identity, all_claims, assertion))
         headers += templated
         warn_if_large(headers, route, identity)
-        return CachedHeaders(identity, headers, left)
+        return CachedHeaders(identity, headers, request_templates)
 
 
 def identity_header_names(options: Options) -> tuple[bytes, ...]:

@@ -17,7 +17,7 @@ import structlog
 
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import Identity
-from authorize.upstream.identity_header_templates import Headers, Named
+from authorize.upstream.identity_header_templates import Headers, HeaderTemplates
 from config.fields.header_template import ACCESS_TOKEN, ID_TOKEN, Variable
 from config.options import Options
 from config.routes.route_identity_headers import provider_token_templates
@@ -99,7 +99,7 @@ class ProviderTokens:
         self._broker = broker
         self._sessions = SessionReader(options)
         self._clock = clock
-        self._templates: dict[str, Named] = {}
+        self._templates: dict[str, HeaderTemplates] = {}
         for compiled in routes:
             if compiled.route.pass_provider_tokens:
                 named = provider_token_templates(compiled.route).items()
@@ -130,7 +130,7 @@ class ProviderTokens:
             self._cached.put(key, known, total_length(*key, known.headers))
         return known.headers
 
-    async def _made(self, identity: Identity, templates: Named) -> TokenHeaders:
+    async def _made(self, identity: Identity, templates: HeaderTemplates) -> TokenHeaders:
         kinds = frozenset(part.name for _, parts in templates for part in parts if isinstance(part, Variable))
         held = await self._fresh(identity.session_id, kinds)
         filled = ((name, "".join(held.values[p.name] if isinstance(p, Variable) else p for p in parts)) for name, parts in templates)

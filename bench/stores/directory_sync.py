@@ -99,7 +99,7 @@ def report(what: str, value: float, goal: float) -> bool:
 async def decisions(options: Options, broker: MemoryStore) -> bool:
     replica = Replica(broker)
     following = spawn(replica.run(), name="replica")
-    while not replica.seen:
+    while not replica.sync_token:
         await asyncio.sleep(0.01)
     session = SessionRecord(
         "s", "azure/u000000", "u000000", "azure", time.time(), time.time() + 3600, {}, issuer=options.first_provider.issuer

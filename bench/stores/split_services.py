@@ -30,7 +30,7 @@ from config.options import Options
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryUser, SessionRecord, UserRecord
 from databroker.replica import MAX_SESSIONS, Replica
 from databroker.rpc.remote_broker import RemoteBroker, SyncPosition
-from databroker.store.base import FROM_START, ResyncRequired, StoreBackend
+from databroker.store.base import NO_POSITION, ResyncRequired, StoreBackend
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.errors import BrokerError
 from foundation.rpc.rpc_channel import RpcChannel
@@ -231,7 +231,7 @@ async def sync(services: Services, redis_url: str) -> float:
     server_version, begin = await services.broker.server_version(), 0
     store = opened(redis_url, services.options.shared_secret[0])
     try:
-        async with aclosing(services.broker.changes(FROM_START)) as changes:
+        async with aclosing(services.broker.changes(NO_POSITION)) as changes:
             await anext(changes)
     except ResyncRequired as told:
         begin = told.version

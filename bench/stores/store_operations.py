@@ -91,7 +91,7 @@ async def fill(store: StoreBackend, number: int) -> None:
 async def following(store: StoreBackend) -> tuple[Replica, asyncio.Task[None]]:
     replica = Replica(store)
     task = spawn(replica.run(), name="replica")
-    while not replica.seen:
+    while not replica.sync_token:
         await asyncio.sleep(0.005)
     return replica, task
 

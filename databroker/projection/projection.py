@@ -13,7 +13,7 @@ from databroker.claims import ProviderClaims
 from databroker.models import MAX_ID_LENGTH, DirectoryRun, Group, ServiceAccount, Session, User
 from databroker.projection import rows
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
-from databroker.store.base import FROM_START, ResyncRequired
+from databroker.store.base import NO_POSITION, ResyncRequired
 from foundation.backoff import backoff_delays
 from foundation.errors import BrokerError
 
@@ -54,11 +54,11 @@ class Projection:
         self.provider_claims = provider_claims
         self._pause = pause  # seconds between two batches, and for which a batch collects changes
         self._initial_backoff = initial_backoff  # seconds after the first failure
-        self._position = FROM_START
+        self._position = NO_POSITION
 
     async def run(self) -> None:
         """Load everything, then follow the store forever.  Errors of the store or the database are logged and retried."""
-        self._position = FROM_START
+        self._position = NO_POSITION
         backoff = backoff_delays(self._initial_backoff)
         while True:
             try:

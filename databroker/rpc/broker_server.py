@@ -11,7 +11,7 @@ from databroker.broker_client import BrokerClient
 from databroker.records import Record
 from databroker.rpc import convert
 from databroker.rpc import databroker_pb2 as pb
-from databroker.store.base import FROM_START, RecordChange, ResyncRequired
+from databroker.store.base import NO_POSITION, RecordChange, ResyncRequired
 from foundation.errors import BadRequest, BrokerError
 from foundation.tasks import spawn
 
@@ -76,9 +76,9 @@ class DataBrokerRpc:
     async def Sync(self, request: pb.SyncRequest, context: Context) -> AsyncIterator[pb.SyncResponse]:
         server_version = await self._broker.server_version()
         is_same = request.server_version in ("", server_version)
-        since = request.record_version if is_same else FROM_START
+        since = request.record_version if is_same else NO_POSITION
         try:
-            if since != FROM_START:
+            if since != NO_POSITION:
                 yield pb.SyncResponse(server_version=server_version, record_version=since)
             async for position, changes in self._change_batches(since):
                 messages = [convert.change_to_pb(change, with_data=not request.without_data) for change in changes]

@@ -12,8 +12,8 @@ from foundation.telemetry.metrics import unreadable_records
 
 log = structlog.get_logger(__name__)
 
-# `since` of a reader without a position.  No store has this version, so the reader gets ResyncRequired with the current one.
-FROM_START: Final = -1
+# `since` of a reader without a position.  It replays nothing: the reader gets ResyncRequired with the current version.
+NO_POSITION: Final = -1
 
 
 class VersionConflict(BrokerError):
@@ -69,7 +69,7 @@ class RecordStore(Protocol):
         """Yield every change with a version above `since`, oldest first, then each new change.  Never ends.
 
         A change may be omitted if a later one of the same record follows.  Raises ResyncRequired if the store cannot continue from
-        `since` (FROM_START, too old, or of another server version), also while the stream is open.
+        `since` (NO_POSITION, too old, or of another server version), also while the stream is open.
         """
         ...
 

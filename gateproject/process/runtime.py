@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 # An attrgetter, because every request calls it several times and a Python function is slower.
-_LISTENER_STATE = attrgetter("services.listener")
+_LISTENER_SETTINGS = attrgetter("services.listener")
 LOOK_EVERY = 1.0  # seconds between checks of the configuration's files
 
 
@@ -196,7 +196,7 @@ class Runtime:
         call_when_running(self.begin)
 
     def listener_config(self) -> ListenerConfig:
-        return ListenerConfig(partial(_LISTENER_STATE, self), self.autocert.acme_state, self.options.use_proxy_protocol)
+        return ListenerConfig(partial(_LISTENER_SETTINGS, self), self.autocert.acme_state, self.options.use_proxy_protocol)
 
     def on_ready(self) -> None:
         self.autocert.start(self.options)
@@ -235,12 +235,12 @@ class Runtime:
         self._resources.reconfigure(self.options, None if self.services.proxy is None else self.services.proxy.data_plane.forwarding_table)
         if self.services.directory is not None and self.peers.is_primary:
             await self.services.directory.start()
-        self.run_in_background(self._resources.streams.run(self._goes_on_until), "open streams")
+        self.run_in_background(self._resources.streams.run(self._reauthorize), "open streams")
         if self.peers.is_primary:
             self.run_in_background(self._follow_configuration(), "configuration")
         self.run_in_background(self._resources.decisions.run(), "decision log")
 
-    async def _goes_on_until(self, incoming: IncomingRequest) -> float:
+    async def _reauthorize(self, incoming: IncomingRequest) -> float:
         return await served(self.services.proxy).data_plane.reauthorize(incoming)
 
     async def run_until(self, stop: asyncio.Event) -> None:

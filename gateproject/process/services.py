@@ -15,7 +15,7 @@ from databroker.service import DataBrokerService
 from foundation.crypto.signing_key import SigningKey
 from foundation.telemetry.tracing import tracer
 from gateproject.process.rpc import Rpc
-from proxy.listener.listener_context import ListenerState
+from proxy.listener.listener_context import ListenerSettings
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.planes.ext_authz import ExtAuthzResponder
 from proxy.planes.pipeline import AuthorizationPipeline
@@ -45,7 +45,7 @@ class Services:
 
     options: Options
     broker: BrokerClient
-    listener: ListenerState
+    listener: ListenerSettings
     tracing: tracer.Tracer | None
     authorize: Authorizer | None
     bearers: BearerTokens | None
@@ -99,7 +99,7 @@ class ServiceBuilder:
             ext_authz = ExtAuthzResponder(options, served(pipeline))
         tracing = tracer.Tracer.from_options(options, previous.tracing if previous else None)
         before = previous.listener if previous else None
-        listener = ListenerState.build(options, before, self.wants_certificate, self.acme)
+        listener = ListenerSettings.build(options, before, self.wants_certificate, self.acme)
         parts = (authorize, bearers, authenticate, directory, proxy, ext_authz, signing_key)
         return Services(options, broker, listener, tracing, *parts)
 

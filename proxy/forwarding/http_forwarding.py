@@ -39,9 +39,9 @@ class TerminationReason(StrEnum):
 
 @dataclass(slots=True, eq=False)  # not frozen, because it is created for each request
 class StreamHandle:
-    """Handle to cancel a stream. The forwarding code sets `cancel`, which may be called once, at any time."""
+    """Handle to revoke a stream. The forwarding code sets `revoke`, which may be called once, at any time."""
 
-    cancel: Callable[[], None] = lambda: None
+    revoke: Callable[[], None] = lambda: None
 
 
 @dataclass(slots=True)
@@ -78,22 +78,22 @@ async def forward(
     is aborted instead.
     """
     result = ForwardResult()
-    watch = DisconnectWatch(receive, request.timeout, deferred or DeferredWatches())
-    handle.cancel = watch.revoke
+    supervisor = ExchangeSupervisor(receive, request.timeout, deferred or DeferredWatches())
+    handle.revoke = supervisor.revoke
     try:
         if not request.has_body:
-            watch.start_deferred()
-        exchange, status, headers = await _send_request(request, upstream_client, watch)
+            supervisor.watch_disconnect_later()
+        exchange, status, headers = await _send_request(request, upstream_client, supervisor)
         if status == SWITCHING_PROTOCOLS and on_upgrade is not None:
-            watch.stop()
+            supervisor.stop()
             await on_upgrade(exchange, headers, handle, result)
         else:
             if request.is_default_timeout and _is_event_stream(headers):
-                watch.disable_timeout()
+                supervisor.disable_timeout()
             await _stream_response(exchange, send, status, filter_response_headers(headers), result)
         return result
     except asyncio.CancelledError:
-        result.termination = watch.cancellation_reason()
+        result.termination = supervisor.cancellation_reason()
     except UpstreamError:
         if result.status is None:
             raise
@@ -101,9 +101,9 @@ async def forward(
     except OSError:  # ASGI: `send` raises one if the client has disconnected
         result.termination = TerminationReason.CLIENT_DISCONNECTED
     finally:
-        watch.stop()
-        if watch.exchange is not None:
-            watch.exchange.close()
+        supervisor.stop()
+        if supervisor.exchange is not None:
+            supervisor.exchange.close()
     if result.status is None and result.termination is TerminationReason.TIMEOUT:
         raise upstream_client.upstream_errors.record_timeout(request.upstream.endpoint)
     await _abort_response(result, send)
@@ -111,32 +111,32 @@ async def forward(
 
 
 async def _send_request(
-    request: OutgoingRequest, upstream_client: UpstreamClient, watch: "DisconnectWatch"
+    request: OutgoingRequest, upstream_client: UpstreamClient, supervisor: "ExchangeSupervisor"
 ) -> tuple[UpstreamExchange, int, Sequence[Header]]:
     """Send a request and return its exchange, status and response headers.
 
     Retry once on a new connection if the idle one was closed, the method is idempotent and no part of the body was sent.
     """
     try:
-        return await _send_once(request, upstream_client, watch)
+        return await _send_once(request, upstream_client, supervisor)
     except StaleConnection:
-        if request.method not in IDEMPOTENT or watch.upload_started:
+        if request.method not in IDEMPOTENT or supervisor.upload_started:
             raise
         if request.has_body:
-            watch.pause_upload()
+            supervisor.pause_upload()
         if request.statistics is not None:
             request.statistics.retries += 1
-        return await _send_once(request, upstream_client, watch, force_new=True)
+        return await _send_once(request, upstream_client, supervisor, force_new=True)
 
 
 async def _send_once(
-    request: OutgoingRequest, upstream_client: UpstreamClient, watch: "DisconnectWatch", *, force_new: bool = False
+    request: OutgoingRequest, upstream_client: UpstreamClient, supervisor: "ExchangeSupervisor", *, force_new: bool = False
 ) -> tuple[UpstreamExchange, int, Sequence[Header]]:
-    if watch.exchange is not None:
-        watch.exchange.close()
-    exchange = watch.exchange = await upstream_client.open(request, force_new=force_new)
+    if supervisor.exchange is not None:
+        supervisor.exchange.close()
+    exchange = supervisor.exchange = await upstream_client.open(request, force_new=force_new)
     if request.has_body:
-        watch.start_upload()
+        supervisor.start_upload()
     return exchange, *await exchange.response()
 
 
@@ -175,40 +175,41 @@ class DeferredWatches:
     __slots__ = ("_due", "_timer")
 
     def __init__(self) -> None:
-        self._due: dict[DisconnectWatch, float] = {}
+        self._due: dict[ExchangeSupervisor, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, watch: "DisconnectWatch", loop: asyncio.AbstractEventLoop) -> None:
-        due = self._due[watch] = loop.time() + WATCH_DELAY
+    def add(self, supervisor: "ExchangeSupervisor", loop: asyncio.AbstractEventLoop) -> None:
+        due = self._due[supervisor] = loop.time() + WATCH_DELAY
         if self._timer is None:
             self._timer = loop.call_at(due, self._on_timer, loop)
 
-    def discard(self, watch: "DisconnectWatch") -> None:
-        self._due.pop(watch, None)
+    def discard(self, supervisor: "ExchangeSupervisor") -> None:
+        self._due.pop(supervisor, None)
 
     def _on_timer(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
-        for watch, due in list(self._due.items()):
+        for supervisor, due in list(self._due.items()):
             if due > loop.time():
                 self._timer = loop.call_at(due, self._on_timer, loop)
                 return
-            del self._due[watch]
-            watch.start()
+            del self._due[supervisor]
+            supervisor.watch_disconnect()
 
 
-class DisconnectWatch:
-    """Watch of one exchange: it cancels the forwarding task when the client disconnects, the timeout expires or access is revoked.
+class ExchangeSupervisor:
+    """Supervisor of one exchange: uploads the request body, then watches for a disconnect.
 
-    It records which of them it was. `exchange` gets the request body; it may be replaced until `upload_started`.
+    It cancels the forwarding task when the client disconnects, the timeout expires or access is revoked, and records which of them it was.
+    `exchange` gets the request body; it may be replaced until `upload_started`.
     """
 
     __slots__ = (
         "_deadline",
         "_deferred",
         "_loop",
-        "_reader",
         "_reason",
         "_receive",
+        "_receive_task",
         "_task",
         "_timeout",
         "_timer",
@@ -224,12 +225,12 @@ class DisconnectWatch:
         self._deadline: float | None = None
         self._deferred = deferred
         self._timer: asyncio.TimerHandle | None = None
-        self._reader: asyncio.Task[None] | None = None
+        self._receive_task: asyncio.Task[None] | None = None
         self._reason: TerminationReason | None = None
         self.exchange: UpstreamExchange | None = None
         self.upload_started = False
 
-    def start_deferred(self) -> None:
+    def watch_disconnect_later(self) -> None:
         """Start the timeout of a request without a body now, and the watch for a disconnect after WATCH_DELAY."""
         if self._timeout is not None:
             self._deadline = self._loop.time() + self._timeout
@@ -238,32 +239,32 @@ class DisconnectWatch:
                 return
         self._deferred.add(self, self._loop)
 
-    def start(self) -> None:
+    def watch_disconnect(self) -> None:
         """Start watching for a disconnect, and arm the timeout."""
         self._arm(self._deadline)
-        self._reader = spawn(self._await_disconnect(), name="watch for a client that leaves")
+        self._receive_task = spawn(self._await_disconnect(), name="watch for a client that leaves")
 
     def start_upload(self) -> None:
-        self._reader = spawn(self._upload(), name="upload to an upstream")
+        self._receive_task = spawn(self._upload(), name="upload to an upstream")
 
     def pause_upload(self) -> None:
         """Cancel an upload that has sent nothing yet, so that the next exchange gets the body."""
-        if self._reader is not None:
-            self._reader.cancel()
+        if self._receive_task is not None:
+            self._receive_task.cancel()
 
     def revoke(self) -> None:
-        self._end(TerminationReason.ACCESS_ENDED)
+        self._terminate(TerminationReason.ACCESS_ENDED)
 
     def disable_timeout(self) -> None:
         """Remove the timeout, and continue to watch for a disconnect."""
         self._timeout = self._deadline = None
         self._disarm()
-        if self._reader is None:
+        if self._receive_task is None:
             self._deferred.discard(self)
-            self.start()
+            self.watch_disconnect()
 
     def cancellation_reason(self) -> TerminationReason:
-        """Return why this watch cancelled the task. Raises CancelledError if the cancellation came from elsewhere."""
+        """Return why this supervisor cancelled the task. Raises CancelledError if the cancellation came from elsewhere."""
         if self._reason is None or self._task.uncancel() > 0:
             raise asyncio.CancelledError
         return self._reason
@@ -271,13 +272,13 @@ class DisconnectWatch:
     def stop(self) -> None:
         self._deferred.discard(self)
         self._disarm()
-        if self._reader is not None:
-            self._reader.cancel()
+        if self._receive_task is not None:
+            self._receive_task.cancel()
 
     def _arm(self, deadline: float | None) -> None:
         self._disarm()
         if deadline is not None:
-            self._timer = self._loop.call_at(deadline, self._end, TerminationReason.TIMEOUT)
+            self._timer = self._loop.call_at(deadline, self._terminate, TerminationReason.TIMEOUT)
 
     def _restart_timer(self) -> None:
         self._arm(None if self._timeout is None else self._loop.time() + self._timeout)
@@ -287,7 +288,7 @@ class DisconnectWatch:
             self._timer.cancel()
             self._timer = None
 
-    def _end(self, reason: TerminationReason) -> None:
+    def _terminate(self, reason: TerminationReason) -> None:
         if self._reason is None:
             self._reason = reason
             self._task.cancel()
@@ -295,7 +296,7 @@ class DisconnectWatch:
     async def _await_disconnect(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._end(TerminationReason.CLIENT_DISCONNECTED)
+        self._terminate(TerminationReason.CLIENT_DISCONNECTED)
 
     async def _upload(self) -> None:
         try:
@@ -303,7 +304,7 @@ class DisconnectWatch:
                 self._restart_timer()
                 await self._await_disconnect()
             else:
-                self._end(TerminationReason.CLIENT_DISCONNECTED)
+                self._terminate(TerminationReason.CLIENT_DISCONNECTED)
         except UpstreamError:
             # The upstream stopped reading. It may have responded first, so reading the response decides the outcome.
             self._restart_timer()

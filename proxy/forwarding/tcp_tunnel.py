@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from foundation.errors import AccessRevoked
 from foundation.telemetry import metrics
 from foundation.web.asgi_types import Header, Receive
-from proxy.forwarding.http_forwarding import DeferredWatches, DisconnectWatch, ForwardResult, StreamHandle, TerminationReason
+from proxy.forwarding.http_forwarding import DeferredWatches, ExchangeSupervisor, ForwardResult, StreamHandle, TerminationReason
 from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, TunnelSide, run_tunnel
 
 
@@ -42,15 +42,15 @@ async def tunnel_tcp(
     UpstreamError or AccessRevoked, both only before anything has been sent.
     """
     tunnel, result = ByteTunnel(half_closes=True, client_half_closes=client_half_closes, idle_timeout=limits.idle_timeout), ForwardResult()
-    watch = DisconnectWatch(receive, None, DeferredWatches())
-    handle.cancel = watch.revoke
-    watch.start_deferred()
+    supervisor = ExchangeSupervisor(receive, None, DeferredWatches())
+    handle.revoke = supervisor.revoke
+    supervisor.watch_disconnect_later()
     try:
         await dial(tunnel.upstream)
         tunnel.client.connection, client_prefix = take_over(headers, tunnel.client)
         result.status = 200
     except asyncio.CancelledError:
-        result.termination = watch.cancellation_reason()
+        result.termination = supervisor.cancellation_reason()
         if result.termination is TerminationReason.ACCESS_ENDED:
             raise AccessRevoked from None
         return result
@@ -58,7 +58,7 @@ async def tunnel_tcp(
         result.termination = TerminationReason.CLIENT_DISCONNECTED
         return result
     finally:
-        watch.stop()
+        supervisor.stop()
         if result.status is None and tunnel.upstream.is_connected:
             tunnel.upstream.connection.abort()
     with metrics.tunnels.labels(name).track_inprogress():

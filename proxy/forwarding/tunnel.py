@@ -266,12 +266,12 @@ class _BytesSide(TunnelSide):
 async def run_tunnel(
     tunnel: Tunnel, client_prefix: bytes, upstream_prefix: bytes, timeout: float | None, handle: StreamHandle, result: ForwardResult
 ) -> None:
-    """Run a tunnel until it is closed or the handle cancels it, and record its outcome in `result`.
+    """Run a tunnel until it is closed or the handle revokes it, and record its outcome in `result`.
 
     `client_prefix` and `upstream_prefix` are bytes that were received before the tunnel started. `timeout` is in seconds from now, None
     for none.
     """
-    handle.cancel = tunnel.revoke
+    handle.revoke = tunnel.revoke
     try:
         tunnel.start(client_prefix, upstream_prefix, timeout)
         await tunnel.closed

@@ -28,7 +28,7 @@ from foundation.web.asgi_types import Application
 from proxy.listener.bounded_accept import BACKLOG, BoundedAcceptPort, port_from_socket
 from proxy.listener.daphne_options import TLS_ENDPOINTS, command_line, endpoint_scheme, parse_options, validate_options
 from proxy.listener.half_close import HalfClosingTLS
-from proxy.listener.listener_context import GetState, Lifecycle, ListenerConfig, ListenerState
+from proxy.listener.listener_context import GetListenerSettings, Lifecycle, ListenerConfig, ListenerSettings
 from proxy.listener.listeners import build_factory, has_tls
 from proxy.listener.server import ChannelFactory, GateServer
 from proxy.tcp_keepalive import enable_tcp_keepalive
@@ -71,8 +71,8 @@ class DaphneIntegration(GateServer):
         if problems := list(validate_options(options_set, keywords, endpoints, options)):
             sys.exit("\n".join(f"startup failed: daphne {problem}" for problem in problems))
         seconds = options_set.get("http_timeout")
-        self._config = config if seconds is None else replace(config, get_state=_with_write_timeout(config.get_state, float(seconds)))
-        super().__init__(application, self._config.get_state, lifecycle, endpoints, **keywords)
+        self._config = config if seconds is None else replace(config, get_settings=_with_write_timeout(config.get_settings, float(seconds)))
+        super().__init__(application, self._config.get_settings, lifecycle, endpoints, **keywords)
         self._on_open = on_open
         self._failed: list[str] = []
 
@@ -148,14 +148,14 @@ def _format_address(address: Any) -> str:
     return f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host}:{address.port}"
 
 
-def _with_write_timeout(get_state: GetState, seconds: float) -> GetState:
-    """Return the state in force, with the write timeout of the command line."""
-    cached: list[tuple[ListenerState, ListenerState]] = []
+def _with_write_timeout(get_settings: GetListenerSettings, seconds: float) -> GetListenerSettings:
+    """Return the settings in force, with the write timeout of the command line."""
+    cached: list[tuple[ListenerSettings, ListenerSettings]] = []
 
-    def get_limited_state() -> ListenerState:
-        state = get_state()
-        if not cached or cached[0][0] is not state:
-            cached[:] = [(state, replace(state, limits=replace(state.limits, write_timeout=seconds)))]
+    def get_limited_settings() -> ListenerSettings:
+        settings = get_settings()
+        if not cached or cached[0][0] is not settings:
+            cached[:] = [(settings, replace(settings, limits=replace(settings.limits, write_timeout=seconds)))]
         return cached[0][1]
 
-    return get_limited_state
+    return get_limited_settings

@@ -57,8 +57,8 @@ class TunnelProtocol(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ListenerState:
-    """State of a listener under one configuration. `certificates` is None if a proxy in front terminates TLS."""
+class ListenerSettings:
+    """Limits and certificates of a listener under one configuration. `certificates` is None if a proxy in front terminates TLS."""
 
     limits: ListenerLimits
     certificates: Certificates | None
@@ -67,11 +67,11 @@ class ListenerState:
     def build(
         cls,
         options: Options,
-        previous: "ListenerState | None" = None,
+        previous: "ListenerSettings | None" = None,
         wants_certificate: WantsClientCertificate = lambda server_name: False,
         acme: AcmeState | None = None,
     ) -> Self:
-        """Build the state of a configuration. Raises ConfigError if a certificate and key cannot be used.
+        """Build the settings of a configuration. Raises ConfigError if a certificate and key cannot be used.
 
         All contexts are built before any is used. Contexts of unchanged pairs are reused, so that clients can resume their TLS
         sessions.
@@ -86,20 +86,20 @@ class ListenerState:
         return cls(ListenerLimits.from_options(options), certificates)
 
 
-# Returns the state in force, which a reload replaces.
-GetState = Callable[[], ListenerState]
-# State of listeners without a configuration of their limits.
-default_state = partial(ListenerState, ListenerLimits(), None)
+# Returns the settings in force, which a reload replaces.
+GetListenerSettings = Callable[[], ListenerSettings]
+# Settings of listeners without configured limits.
+default_settings = partial(ListenerSettings, ListenerLimits(), None)
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerConfig:
-    """Listener configuration. `get_state` is called for each connection, so that a reload changes certificates and limits.
+    """Listener configuration. `get_settings` is called for each connection, so that a reload changes certificates and limits.
 
     If `proxy_protocol` is true, connections start with a PROXY protocol header.
     """
 
-    get_state: GetState
+    get_settings: GetListenerSettings
     acme: AcmeState = field(default_factory=AcmeState)
     proxy_protocol: bool = False
 
@@ -108,11 +108,12 @@ class ListenerConfig:
 class ListenerContext:
     """Context that the connections of a listener share.
 
-    `get_state` is called whenever a timer starts, which then has the limit in force. `all_closed` is set when the last connection closes.
+    `get_settings` is called whenever a timer starts, so the timer has the limit in force. `all_closed` is set when
+    the last connection closes.
     """
 
     application: Application
-    get_state: GetState
+    get_settings: GetListenerSettings
     on_request_complete: OnRequestComplete = ignore_completion
     grace_seconds: float = APPLICATION_GRACE_SECONDS  # after a client disconnects, the application is cancelled after this time
     channels: set["Channel"] = field(default_factory=set)

@@ -22,7 +22,7 @@ from proxy.listener.event_loop import reactor_loop
 from proxy.listener.half_close import HalfClosingTLS
 from proxy.listener.http1.http1_channel import Channel
 from proxy.listener.https_redirects import HttpsRedirects
-from proxy.listener.listener_context import Lifecycle, ListenerConfig, ListenerContext, ListenerState, default_state
+from proxy.listener.listener_context import Lifecycle, ListenerConfig, ListenerContext, ListenerSettings, default_settings
 from proxy.listener.listener_limits import ListenerLimits
 from proxy.listener.proxy_protocol.header_reader import ProxyProtocolFactory
 from proxy.listener.server import ChannelFactory, GateServer
@@ -40,10 +40,10 @@ def serve(application: Application, address: HostPort | socket.socket, config: L
     `address` may be a socket that is already listening. Whether the listener uses TLS is decided once, at the start.
     Raises ConfigError, with nothing started, if the address cannot be bound.
     """
-    is_tls = config.get_state().certificates is not None
+    is_tls = config.get_settings().certificates is not None
     listener = address if isinstance(address, socket.socket) else bind(address, "address")
     log.info("listening", address=_format_address(listener), tls=is_tls, proxy_protocol=config.proxy_protocol)
-    GateServer(application, config.get_state, lifecycle).serve(lambda factory: [_open_port(listener, build_factory(factory, config))])
+    GateServer(application, config.get_settings, lifecycle).serve(lambda factory: [_open_port(listener, build_factory(factory, config))])
 
 
 def serve_behind_envoy(
@@ -54,20 +54,20 @@ def serve_behind_envoy(
     Connections to `passthrough` are client connections that Envoy tunnels unparsed, TLS included, each with a PROXY protocol header.
     Without TLS that socket is not served.
     """
-    is_tls = config.get_state().certificates is not None
+    is_tls = config.get_settings().certificates is not None
 
     def open_ports(factory: ChannelFactory) -> list[IListeningPort]:
         ports = [_open_port(listener, factory)]
         return [*ports, _open_port(passthrough, build_factory(factory, replace(config, proxy_protocol=True)))] if is_tls else ports
 
-    GateServer(application, config.get_state, lifecycle).serve(open_ports)
+    GateServer(application, config.get_settings, lifecycle).serve(open_ports)
 
 
 class PlainHttpListener:
     """Plain HTTP listener of another application on the same event loop, with the same parser and default limits."""
 
     def __init__(self, application: Application, listener: socket.socket):
-        self._context = ListenerContext(application, default_state)
+        self._context = ListenerContext(application, default_settings)
         factory = Factory.forProtocol(partial(Channel, self._context))
         factory.noisy = False
         self._port = _open_port(listener, factory)
@@ -81,13 +81,13 @@ class PlainHttpListener:
 
 
 def build_factory(factory: IProtocolFactory, config: ListenerConfig) -> IProtocolFactory:
-    """Return `factory` wrapped in TLS, if the current state has certificates, and in the PROXY protocol, if it is configured."""
+    """Return `factory` wrapped in TLS, if the current settings have certificates, and in the PROXY protocol, if it is configured."""
 
     def limits() -> ListenerLimits:
-        return config.get_state().limits
+        return config.get_settings().limits
 
-    if config.get_state().certificates is not None:
-        factory = AcmeChallengeFactory(_tls(config.get_state, factory), limits, config.acme)
+    if config.get_settings().certificates is not None:
+        factory = AcmeChallengeFactory(_tls(config.get_settings, factory), limits, config.acme)
     return ProxyProtocolFactory(factory, limits) if config.proxy_protocol else factory
 
 
@@ -98,9 +98,9 @@ def has_tls(factory: IProtocolFactory) -> bool:
     return isinstance(factory, TLSMemoryBIOFactory)
 
 
-def _tls(get_state: Callable[[], ListenerState], factory: IProtocolFactory) -> IProtocolFactory:
+def _tls(get_settings: Callable[[], ListenerSettings], factory: IProtocolFactory) -> IProtocolFactory:
     def certificates() -> Certificates:
-        current = get_state().certificates
+        current = get_settings().certificates
         if current is None:
             raise RuntimeError("a listener cannot change between TLS and plain HTTP")
         return current

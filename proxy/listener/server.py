@@ -21,7 +21,7 @@ from foundation.web.asgi_types import Application
 from proxy.listener.event_loop import STOP_SIGNALS, begin_twisted_log, call_when_running, reactor_loop, run_reactor, use_event_loop
 from proxy.listener.fair_selector import install_fair_selector
 from proxy.listener.http1.http1_channel import Channel
-from proxy.listener.listener_context import GetState, Lifecycle, ListenerContext
+from proxy.listener.listener_context import GetListenerSettings, Lifecycle, ListenerContext
 
 OnStop = Callable[[], Coroutine[Any, Any, None]]
 
@@ -62,14 +62,14 @@ class GateServer(daphne.server.Server):
     def __init__(
         self,
         application: Application,
-        get_state: GetState,
+        get_settings: GetListenerSettings,
         lifecycle: Lifecycle,
         endpoints: Sequence[str] = ("socket",),
         **daphne_kwargs: Any,
     ):
         """Take `endpoints`, of which Daphne requires one, and `daphne_kwargs` for Daphne's constructor."""
         super().__init__(application, endpoints=list(endpoints), **daphne_kwargs)
-        self.context = ListenerContext(application, get_state, lifecycle.on_request_complete, self.application_close_timeout)
+        self.context = ListenerContext(application, get_settings, lifecycle.on_request_complete, self.application_close_timeout)
         self._lifecycle = lifecycle
         self._ports: list[IListeningPort] = []
         self._stopping: asyncio.Task[None] | None = None

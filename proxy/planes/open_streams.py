@@ -101,7 +101,7 @@ class OpenStreams:
         """Handle a change of a record; the replica calls it for each."""
         self.change_count += 1
         if change is not EVERYTHING and change.type == SESSION and change.record is None:
-            self._end(self._by_session.get(change.id, ()), "the session has ended")
+            self._schedule_revocation(self._by_session.get(change.id, ()), "the session has ended")
         else:
             self._recheck.set()
 
@@ -131,17 +131,17 @@ class OpenStreams:
                     if expires_at:
                         stream.expires_at = expires_at
                     else:
-                        self._end((stream,), "access revoked")
+                        self._schedule_revocation((stream,), "access revoked")
                     deferred.discard(stream)
                 except (BrokerError, TimeoutError):
                     deferred.add(stream)
                     # gate denies new requests in this state.  The next round checks all streams again.
-                    self._end_expired()
+                    self._revoke_expired()
                     self._recheck.set()
                     break
                 except Exception:  # because an error in one stream must not keep the others open
                     log.exception("stream re-authorization failed", request_id=stream.incoming.request_id)
-                    self._end((stream,), "re-authorization failed")
+                    self._schedule_revocation((stream,), "re-authorization failed")
             await asyncio.sleep(RECHECK_INTERVAL)
 
     async def _streams_to_recheck(self) -> list[Stream]:
@@ -154,18 +154,18 @@ class OpenStreams:
         self._recheck.clear()
         return [stream for streams in self._by_session.values() for stream in streams]
 
-    def _end_expired(self) -> None:
-        """End streams whose last known expiry has passed, because an extension can't be read now."""
+    def _revoke_expired(self) -> None:
+        """Revoke streams whose last known expiry has passed, because an extension can't be read now."""
         now = self._clock()
         expired = [stream for streams in self._by_session.values() for stream in streams if stream.expires_at <= now]
-        self._end(expired, "access expired; store unavailable")
+        self._schedule_revocation(expired, "access expired; store unavailable")
 
-    def _end(self, streams: Iterable[Stream], reason: str) -> None:
+    def _schedule_revocation(self, streams: Iterable[Stream], reason: str) -> None:
         for stream in list(streams):
             log.info("stream terminated", reason=reason, session_id=stream.session_id, request_id=stream.incoming.request_id)
             # In separate callbacks, because an error in one must not keep others open, nor stop the replica, which calls this.
-            asyncio.get_running_loop().call_soon(self._terminate, stream)
+            asyncio.get_running_loop().call_soon(self._revoke, stream)
 
-    def _terminate(self, stream: Stream) -> None:
+    def _revoke(self, stream: Stream) -> None:
         if stream in self._by_session.get(stream.session_id, ()):
-            stream.cancel()
+            stream.revoke()

@@ -29,8 +29,8 @@ class Relay(Tunnel):
         super().__init__(
             _FramesSide(self, is_masked=True, allows_rsv=allows_rsv), _FramesSide(self, is_masked=False, allows_rsv=allows_rsv)
         )
-        self._close_seen = False
-        self._closing = False
+        self._close_received = False
+        self._is_closing = False
 
     def revoke(self) -> None:
         self.close(POLICY_VIOLATION, "access has ended", TerminationReason.ACCESS_ENDED)
@@ -40,9 +40,9 @@ class Relay(Tunnel):
 
     def close(self, code: int, reason: str, termination: TerminationReason) -> None:
         """Send a Close in both directions, each after the current frame, and wait for the responses."""
-        if self._closing:
+        if self._is_closing:
             return
-        self._closing = True
+        self._is_closing = True
         self.termination = termination
         self._restart(CLOSE_HANDSHAKE_SECONDS, self._abort)
         for side in (self.client, self.upstream):
@@ -50,46 +50,46 @@ class Relay(Tunnel):
         self.close_finished_sides()
 
     def close_finished_sides(self) -> None:
-        """Close each side that has received gate's Close and has sent its own; finish once both sides are closed."""
+        """Close each side that has sent a Close and to which a complete Close was forwarded; finish once both sides are closed."""
         for side in (self.client, self.upstream):
-            if side.close_received and side.peer.forwarding_done:
+            if side.sent_close and side.peer.output_done:
                 side.connection.close()
                 side.is_closed = True
         if self.client.is_closed and self.upstream.is_closed:
             self._finish()
 
     def on_close_frame(self) -> None:
-        if not self._close_seen:
-            self._close_seen = True
+        if not self._close_received:
+            self._close_received = True
             self._restart(CLOSE_SECONDS, self._abort)
 
     def on_connection_lost(self, side: "_FramesSide") -> None:
-        if self._closing:
+        if self._is_closing:
             self.close_finished_sides()
             return
         if self.closed.done():
             return
-        if not self._close_seen:
+        if not self._close_received:
             self.termination = TerminationReason.CLIENT_DISCONNECTED if side is self.client else TerminationReason.UPSTREAM_RESET
         side.peer.connection.close()
         if side is self.client and self.upstream.is_congested:
             # Let the upstream receive the buffered bytes before the timeout.
-            self._closing = side.forwarding_done = True
+            self._is_closing = side.output_done = True
             self._restart(CLOSE_SECONDS, self._abort)
         else:
             self._finish()
 
     def _abort(self) -> None:
         for side in (self.client, self.upstream):
-            if not side.is_closed and (side.is_congested or not side.peer.forwarding_done):
+            if not side.is_closed and (side.is_congested or not side.peer.output_done):
                 side.connection.abort()
         self._finish()
 
 
 class _FramesSide(TunnelSide):
-    """Side of the relay.  `forwarding_done`: no more of its bytes may pass.  `is_closed`: no more bytes are expected from it."""
+    """Side of the relay.  `output_done`: no more of its bytes may pass.  `is_closed`: no more bytes are expected from it."""
 
-    __slots__ = ("_close_frame", "_counted_from", "_loop", "_relay", "_scanner", "_timer", "forwarding_done", "is_closed")
+    __slots__ = ("_close_frame", "_counted_from", "_loop", "_relay", "_scanner", "_timer", "is_closed", "output_done")
 
     peer: "_FramesSide"
 
@@ -101,11 +101,11 @@ class _FramesSide(TunnelSide):
         self._counted_from = self._loop.time()
         self._close_frame: bytes | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self.forwarding_done = False
+        self.output_done = False
         self.is_closed = False
 
     @property
-    def close_received(self) -> bool:
+    def sent_close(self) -> bool:
         return self._scanner.close_seen
 
     def data_received(self, data: bytes) -> None:
@@ -118,7 +118,7 @@ class _FramesSide(TunnelSide):
             self.bytes_read += len(passed)
             self.peer.connection.write(passed)
         if scanner.close_seen:
-            self.forwarding_done = scanner.is_at_frame_boundary
+            self.output_done = scanner.is_at_frame_boundary
             self._relay.on_close_frame()
         if scanner.error is not None:
             self._relay.close(scanner.error.code, scanner.error.reason, TerminationReason.PROTOCOL_ERROR)
@@ -145,13 +145,13 @@ class _FramesSide(TunnelSide):
 
     def _finish_frame(self, data: bytes) -> None:
         """After `send_close`, forward only the rest of the current frame.  Scan later frames for the other end's Close."""
-        if self.forwarding_done:
+        if self.output_done:
             self._scanner.feed(data)
         else:
             passed = self._scanner.drain_frame(data)
             self.bytes_read += len(passed)
-            self.forwarding_done = self._scanner.is_at_frame_boundary or len(passed) < len(data)
-            self.peer.connection.write(passed + (self._close_frame or b"") if self.forwarding_done else passed)
+            self.output_done = self._scanner.is_at_frame_boundary or len(passed) < len(data)
+            self.peer.connection.write(passed + (self._close_frame or b"") if self.output_done else passed)
         self._relay.close_finished_sides()
 
     def _limit_rate(self) -> None:

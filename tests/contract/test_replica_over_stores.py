@@ -47,7 +47,7 @@ async def following(store: StoreBackend) -> AsyncIterator[World]:
     world = World(store)
     running = asyncio.create_task(world.replica.run())
     try:
-        await world.until(lambda: world.replica.seen)
+        await world.until(lambda: world.replica.sync_token)
         yield world
     finally:
         running.cancel()
@@ -98,7 +98,7 @@ async def test_a_server_that_lost_its_memory_means_starting_over(kind: str, requ
             await world.replica.get(SESSION, id)
         server_version = world.replica._server_version
         await asyncio.to_thread(without_its_memory(kind, request))
-        await world.until(lambda: world.replica._server_version != server_version and bool(world.replica.seen))
+        await world.until(lambda: world.replica._server_version != server_version and bool(world.replica.sync_token))
         assert world.held(SESSION, ids) == []
         await written(world.store, SESSION, "b", {"n": 2})
         await world.seen()

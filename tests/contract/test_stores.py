@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 import pytest
 
 from databroker.records import DIRECTORY_USER, SESSION, USED_ID, USER, DirectoryUser, SessionRecord
-from databroker.store.base import FROM_START, RecordChange, RecordStore, ResyncRequired, StoreBackend, VersionConflict
+from databroker.store.base import NO_POSITION, RecordChange, RecordStore, ResyncRequired, StoreBackend, VersionConflict
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from tests.support.clock import Clock
@@ -212,7 +212,7 @@ async def test_reader_without_position_gets_a_start(store):
     await store.put(SESSION, "a", {})
     last = await store.put(SESSION, "b", {})
     with pytest.raises(ResyncRequired) as received:
-        await read(store, FROM_START, 1)
+        await read(store, NO_POSITION, 1)
     assert received.value.version == last.version
 
 

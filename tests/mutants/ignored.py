@@ -20,7 +20,7 @@ IGNORED: dict[str, dict[str, str]] = {
         "is_unambiguous always '(' in _": CACHE,
         "is_unambiguous never '%' not in _": CACHE,
         "interpretations never _()": CACHE,
-        "_require_few_marks always '//' in _": CACHE,
+        "_require_few_tokens always '//' in _": CACHE,
         "_forms always _()": CACHE,
         "_forms skips _()": LATER,
         "_forms skips _() #2": LATER,

@@ -4,7 +4,7 @@ import ipaddress
 import itertools
 from collections.abc import Callable
 
-from authorize.policy.criterion import TOO_MANY_VARIANTS, Criterion, CriterionReasons, EvaluationContext, request_criterion
+from authorize.policy.criterion import TOO_MANY_INTERPRETATIONS, Criterion, CriterionReasons, EvaluationContext, request_criterion
 from authorize.policy.language.text_operators import describe, text_matcher
 from authorize.policy.paths.canonical import canonical_setting_path, canonical_setting_prefix
 from authorize.policy.paths.interpretations import configured_forms, decoded_regex
@@ -63,25 +63,27 @@ def http_path(comparison: Comparison) -> Criterion:
         raise ValueError(str(error)) from None
     is_expression = comparison.operator == "matches"
     forms = _decoded_expressions(operand) if is_expression else tuple(dict.fromkeys(itertools.chain(*map(configured_forms, operand))))
-    fits, fits_reading = text_matcher(comparison.operator, operand), text_matcher(comparison.operator, forms)
+    fits, fits_interpretation = text_matcher(comparison.operator, operand), text_matcher(comparison.operator, forms)
     has_escapes = forms != operand and not is_expression
 
     def evaluate(context: EvaluationContext) -> int:
-        path, others = context.request.path, context.path_variants
+        path, others = context.request.path, context.path_interpretations
         if others is None:
-            others = context.load_path_variants()
+            others = context.load_path_interpretations()
         holds = fits(path)
-        if others is TOO_MANY_VARIANTS:
+        if others is TOO_MANY_INTERPRETATIONS:
             return UNKNOWN
-        if (others or has_escapes) and any(fits_reading(reading) is not holds for reading in others or (path,)):
+        if (others or has_escapes) and any(fits_interpretation(interpretation) is not holds for interpretation in others or (path,)):
             return UNKNOWN
         return TRUE if holds else FALSE
 
     def actual(context: EvaluationContext) -> str:
-        path, others = context.request.path, context.load_path_variants()
-        if others is TOO_MANY_VARIANTS:
+        path, others = context.request.path, context.load_path_interpretations()
+        if others is TOO_MANY_INTERPRETATIONS:
             return f"{path}, which is ambiguous"
-        other = next((reading for reading in others or (path,) if fits_reading(reading) is not fits(path)), None)
+        other = next(
+            (interpretation for interpretation in others or (path,) if fits_interpretation(interpretation) is not fits(path)), None
+        )
         return path if other is None else f"{path}, which an upstream may interpret as {other}"
 
     return request_criterion(describe(comparison, actual), PATH, evaluate, is_negated=comparison.is_negated)

@@ -12,7 +12,7 @@ from foundation.errors import PathTooAmbiguous
 
 # Escapes of characters that delimit nothing.  Decoding them does not change the resource.
 _NON_DELIMITER_ESCAPES = re.compile(r"%(2[1246-9A-E]|3[0-9AC-E]|[46][0-9A-F]|5[0-9ABD-F]|7[0-9A-E])")
-_NAMED = {f"{code:02X}": chr(code) for code in range(0x100) if _NON_DELIMITER_ESCAPES.fullmatch(f"%{code:02X}")}
+_NON_DELIMITERS = {f"{code:02X}": chr(code) for code in range(0x100) if _NON_DELIMITER_ESCAPES.fullmatch(f"%{code:02X}")}
 # Escapes of the percent sign, and of characters that end a segment, its name or the path for servers that decode first.
 _DELIMITERS = re.compile(r"%(?:2F|3B|3F|23|25)")
 _SIGNIFICANT = re.compile(rf"{_NON_DELIMITER_ESCAPES.pattern}|{_DELIMITERS.pattern}")
@@ -79,13 +79,13 @@ def interpretations(path: str) -> tuple[str, ...]:
     """
     if is_unambiguous(path):
         return (path,)
-    _require_few_marks(path)
+    _require_few_tokens(path)
     return _all(path)
 
 
-def _require_few_marks(path: str) -> None:
-    marks = sum(map(path.count, _AMBIGUOUS_TOKENS)) + (len(_SLASHES.findall(path)) if "//" in path else 0)
-    if marks > MAX_AMBIGUOUS_TOKENS or marks * len(path) > MAX_AMBIGUOUS_TOKENS * MAX_LENGTH_AT_TOKEN_LIMIT:
+def _require_few_tokens(path: str) -> None:
+    tokens = sum(map(path.count, _AMBIGUOUS_TOKENS)) + (len(_SLASHES.findall(path)) if "//" in path else 0)
+    if tokens > MAX_AMBIGUOUS_TOKENS or tokens * len(path) > MAX_AMBIGUOUS_TOKENS * MAX_LENGTH_AT_TOKEN_LIMIT:
         raise PathTooAmbiguous()
 
 
@@ -94,23 +94,23 @@ def undecoded_forms(path: str) -> dict[str, list[str]]:
 
     Raises PathTooAmbiguous.
     """
-    _require_few_marks(path)
+    _require_few_tokens(path)
     forms = dict[str, list[str]]()
     for text in _forms(path):
-        forms.setdefault(_named(text), []).append(text)
+        forms.setdefault(_decode_non_delimiters(text), []).append(text)
     return forms
 
 
 # Up to 8 results of at most 256 characters each, less than 1 MiB in all.
 @bounded_lru_cache(256, max_key_length=256)
 def _all(path: str) -> tuple[str, ...]:
-    return _forms(_named(path))
+    return _forms(_decode_non_delimiters(path))
 
 
-def _named(text: str) -> str:
+def _decode_non_delimiters(text: str) -> str:
     """Return the text with the escapes of `_NON_DELIMITER_ESCAPES` decoded."""
     first, *others = text.split("%")
-    return first + "".join([_NAMED.get(part[:2], "%" + part[:2]) + part[2:] for part in others])
+    return first + "".join([_NON_DELIMITERS.get(part[:2], "%" + part[:2]) + part[2:] for part in others])
 
 
 def _forms(written: str) -> tuple[str, ...]:
@@ -198,7 +198,7 @@ def configured_forms(text: str) -> tuple[str, ...]:
 
     It also owns its decoded forms, because the operator wrote the escape on purpose.
     """
-    written = _named(text)
+    written = _decode_non_delimiters(text)
     return tuple(dict.fromkeys((written, *_decoded(written))))
 
 
@@ -208,4 +208,4 @@ def decoded_regex(expression: str) -> str:
 
 
 def _part_decoded(part: str) -> str:
-    return re.escape(_decoded(_named(part))[1]) if part.startswith("%") else part
+    return re.escape(_decoded(_decode_non_delimiters(part))[1]) if part.startswith("%") else part

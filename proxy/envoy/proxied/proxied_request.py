@@ -121,7 +121,7 @@ class ProxiedRequest:
         tracked = self._plane.track(self._decision, self._outgoing.selection, self._outgoing.statistics)
         self._stream, self._reset, self._started_at = self._tracking.enter_context(tracked), reset, time.monotonic()
         self._progress_at, self._progress_bytes = self._started_at, 0
-        self._stream.cancel = partial(self._terminate, TerminationReason.ACCESS_ENDED)
+        self._stream.revoke = partial(self._terminate, TerminationReason.ACCESS_ENDED)
 
     @property
     def stream_id(self) -> str:

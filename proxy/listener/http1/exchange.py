@@ -93,7 +93,7 @@ class Exchange:
 
     def start(self) -> None:
         context = self._channel.context
-        if (timeout := context.get_state().limits.write_timeout) != math.inf:
+        if (timeout := context.get_settings().limits.write_timeout) != math.inf:
             self._write_timer = self._loop.call_later(timeout, self._on_write_timeout)
         # The set keeps the exchange and its task alive until it is complete; `_run` logs failures.
         context.exchanges.add(self)

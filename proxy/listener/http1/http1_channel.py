@@ -48,7 +48,7 @@ class Channel(Protocol):
         self._exchange: Exchange | None = None
         self._body: Body | None = None
         self.tunnel: TunnelProtocol | None = None
-        self._read_seconds_left, self._progress_bytes = context.get_state().limits.read_timeout, 0
+        self._read_seconds_left, self._progress_bytes = context.get_settings().limits.read_timeout, 0
         self._linger_bytes_left = listener_limits.LINGER_BYTES
 
     def __conform__(self, interface: object) -> PlainHalfClose | None:
@@ -65,11 +65,11 @@ class Channel(Protocol):
         self.client, self.server = scope_address(self.transport.getPeer()), scope_address(self.transport.getHost())
         self.transport.registerProducer(self, True)
         self.context.channels.add(self)
-        self._deadline.start(self.context.get_state().limits.read_timeout, self._close_immediately)
+        self._deadline.start(self.context.get_settings().limits.read_timeout, self._close_immediately)
 
     def handshakeCompleted(self) -> None:  # TLS only: the time of a slow handshake does not count against the head
         if not self._is_closing:
-            self._deadline.start(self.context.get_state().limits.read_timeout, self._close_immediately)
+            self._deadline.start(self.context.get_settings().limits.read_timeout, self._close_immediately)
 
     def dataReceived(self, data: bytes) -> None:
         if self.tunnel is not None:
@@ -101,7 +101,7 @@ class Channel(Protocol):
 
     def pauseProducing(self) -> None:
         self.is_write_paused = True
-        self._slow_reader.start(self.context.get_state().limits.idle_timeout, self.transport.abortConnection)
+        self._slow_reader.start(self.context.get_settings().limits.idle_timeout, self.transport.abortConnection)
         if self.tunnel is not None:
             self.tunnel.pause_writing()
 
@@ -169,7 +169,7 @@ class Channel(Protocol):
             self.close()
         elif self._body is not None:
             self.resume_reading()
-            self._deadline.start(min(listener_limits.DRAIN_SECONDS, self.context.get_state().limits.read_timeout), self.close)
+            self._deadline.start(min(listener_limits.DRAIN_SECONDS, self.context.get_settings().limits.read_timeout), self.close)
         else:
             self._await_request()
 
@@ -221,7 +221,7 @@ class Channel(Protocol):
 
     def _close_after_linger(self) -> None:
         # A slow reader still gets the send buffer, within timeout_idle.
-        self._deadline.start(self.context.get_state().limits.idle_timeout, self.transport.abortConnection)
+        self._deadline.start(self.context.get_settings().limits.idle_timeout, self.transport.abortConnection)
         self._socket.close()
 
     def _detach_tunnel(self) -> None:
@@ -234,7 +234,7 @@ class Channel(Protocol):
     def _await_request(self) -> None:
         self._exchange = None
         self._priority.promote()
-        self._deadline.start(self.context.get_state().limits.idle_timeout, self._close_immediately)
+        self._deadline.start(self.context.get_settings().limits.idle_timeout, self._close_immediately)
         self.resume_reading()
         if self._buffer:
             self._start_next_request()
@@ -250,7 +250,7 @@ class Channel(Protocol):
             elif not self._is_head_started:
                 self._is_head_started = True
                 self._priority.demote()
-                self._deadline.start(self.context.get_state().limits.read_timeout, partial(self._on_read_timeout, "head"))
+                self._deadline.start(self.context.get_settings().limits.read_timeout, partial(self._on_read_timeout, "head"))
         except RequestRejected as rejection:
             self.reject(rejection)
 
@@ -263,7 +263,7 @@ class Channel(Protocol):
         self._deadline.clear()
         self._buffer, self._is_head_started = bytearray(rest), False
         self._body = None if body is None or body.finished else body
-        self._read_seconds_left, self._progress_bytes = self.context.get_state().limits.read_timeout, 0
+        self._read_seconds_left, self._progress_bytes = self.context.get_settings().limits.read_timeout, 0
         self._exchange = Exchange(self, head)
         self._exchange.feed(content, is_complete=self._body is None)
         self._exchange.start()
@@ -298,7 +298,7 @@ class Channel(Protocol):
             and self._exchange is not None
             and not self._exchange.is_response_complete
         ):
-            self._read_seconds_left, self._progress_bytes = self.context.get_state().limits.read_timeout, 0
+            self._read_seconds_left, self._progress_bytes = self.context.get_settings().limits.read_timeout, 0
             self._deadline.clear()
 
     def _limit_reading(self) -> None:

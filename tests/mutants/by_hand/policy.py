@@ -80,14 +80,14 @@ route_table.without(
     "a reading that no route has is refused",
     "HostRoutes._require_same_route",
     replaced(
-        "owner is not found and not self._is_intended(reading, written.get(reading, ()), found)",
-        "owner is not None and owner is not found and not self._is_intended(reading, written.get(reading, ()), found)",
+        "owner is not found and not self._is_intended(interpretation, written.get(interpretation, ()), found)",
+        "owner is not None and owner is not found and not self._is_intended(interpretation, written.get(interpretation, ()), found)",
     ),
 )
 route_table.without(
     "every reading is asked about",
     "HostRoutes._require_same_route",
-    replaced("for reading in readings: ...", "for reading in readings[-1:]: ..."),
+    replaced("for interpretation in derived: ...", "for interpretation in derived[-1:]: ..."),
 )
 route_table.without("only the first route of all paths spares readings", "HostRoutes.match", replaced("self.routes[0]", "route"))
 route_table.without(
@@ -161,7 +161,7 @@ decision = door(
 )  # fmt: skip
 decision.without("a rule must hold", "_evaluate_allow", replaced("value == TRUE", "value & TRUE"))
 decision.without("a deny that is not known not to hold denies", "_evaluate", replaced("value == FALSE", "value != TRUE"))
-decision.without("who decides a deny must sign in", "_evaluate", skips("is_open_question = True"))
+decision.without("who decides a deny must sign in", "_evaluate", skips("deny_depends_on_identity = True"))
 
 truth = door("authorize.policy.truth", "unit/authorize/policy/test_truth.py", "unit/authorize/policy/language/test_expression_compiler.py")
 truth.without(

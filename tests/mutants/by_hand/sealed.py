@@ -178,7 +178,7 @@ replica.without("a record ends while the stream is lost, too", "Replica.peek", r
 replica.without(
     "a server that restarts behind an unbroken line is known by its new version",
     "Replica._follow",
-    replaced("server_version, position = await self._client.server_version(), FROM_START\ncontinue", "position = FROM_START\ncontinue"),
+    replaced("server_version, position = await self._client.server_version(), NO_POSITION\ncontinue", "position = NO_POSITION\ncontinue"),
 )
 
 threads = door("databroker.store.database_threads", "unit/databroker/store/test_database_threads.py")

@@ -14,8 +14,8 @@ replica.without("a new service account is seen at once", "ABSENCE_NOT_CACHED", c
 streams = door("proxy.planes.open_streams", "unit/proxy/planes/test_open_streams.py")
 streams.without(
     "one stream's failure affects no other",
-    "OpenStreams._end",
-    replaced("asyncio.get_running_loop().call_soon(self._terminate, stream)", "self._terminate(stream)"),
+    "OpenStreams._schedule_revocation",
+    replaced("asyncio.get_running_loop().call_soon(self._revoke, stream)", "self._revoke(stream)"),
 )
 streams.without(
     "one that can't be judged keeps no other waiting",
@@ -25,7 +25,7 @@ streams.without(
 streams.without(
     "an error in judging one stream lets no other go on",
     "OpenStreams.run",
-    replaced('self._end((stream,), "re-authorization failed")', "raise"),
+    replaced('self._schedule_revocation((stream,), "re-authorization failed")', "raise"),
 )
 
 known_end = door("authorize.service", "contract/test_authorizers.py", "unit/authorize/test_service.py")

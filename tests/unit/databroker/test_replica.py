@@ -193,7 +193,7 @@ async def test_a_version_is_that_of_the_record_which_would_be_found(world):
     assert world.replica.version(SESSION, "a") is None
     await world.replica.get(USER, "nobody")
     assert world.replica.version(USER, "nobody") is None
-    world.replica.forget(SESSION, "a")
+    world.replica.apply_local_deletion(SESSION, "a")
     assert world.replica.version(SESSION, "a") is UNKNOWN
 
 
@@ -249,7 +249,7 @@ async def test_only_cached_records_are_served_while_the_broker_is_away(world):
     assert world.replica.peek(DIRECTORY_USER, "a") is None
     with pytest.raises(BrokerError):
         await world.replica.get(SESSION, "b")
-    assert world.replica.seen == ""
+    assert world.replica.sync_token == ""
     world.now += 10
     assert await world.replica.get(SESSION, "a") is None
     assert world.received.count(EVERYTHING) == 1
@@ -264,7 +264,7 @@ async def test_a_line_that_goes_silent_is_no_sign_that_all_is_well(world):
     await world.store.delete(SESSION, "a")
     await world.until(lambda: world.replica.peek(SESSION, "a") is UNKNOWN)
     assert world.received[-1] is EVERYTHING
-    assert world.replica.seen == ""
+    assert world.replica.sync_token == ""
     silent, world.line.silent = world.line.silent, None
     silent.set()
     await world.until(lambda: world.replica._is_following)
@@ -314,11 +314,11 @@ async def test_own_deletion_is_visible_at_once_with_or_without_stream(world):
         if is_cut:
             world.line.cut()
             await world.until(lambda: not world.replica._is_following)
-        world.replica.forget(SESSION, "a")
+        world.replica.apply_local_deletion(SESSION, "a")
         assert world.replica.peek(SESSION, "a") is UNKNOWN
         assert (world.received[-1].type, world.received[-1].id, world.received[-1].record) == (SESSION, "a", None)
         count = len(world.received)
-        world.replica.forget("a type of no listener", "a")
+        world.replica.apply_local_deletion("a type of no listener", "a")
         assert len(world.received) == count
 
 
@@ -326,7 +326,7 @@ async def test_own_deletion_is_visible_at_once_with_or_without_stream(world):
 async def test_stale_copy_does_not_answer_reader_with_newer_version(world):
     record = await world.store.put(SESSION, "a", {})
     assert await world.replica.get(SESSION, "a")
-    seen = world.replica.seen.rpartition(":")[0]
+    seen = world.replica.sync_token.rpartition(":")[0]
     world.line.cut()
     await world.until(lambda: not world.replica._is_following)
     await world.replica.catch_up(f"{seen}:{record.version}", 0.01)
@@ -398,7 +398,7 @@ async def test_a_server_that_restarts_behind_an_unbroken_line_is_known_by_its_ne
     for number in range(20):
         await world.store.put(USER, str(number), {})
     version = (await world.store.put(USER, "last", {})).version
-    await world.until(lambda: world.replica.seen == f"another life:{version}")
+    await world.until(lambda: world.replica.sync_token == f"another life:{version}")
 
 
 async def test_callback_error_restarts_all_callbacks(world):
@@ -415,7 +415,7 @@ async def test_callback_error_restarts_all_callbacks(world):
     await world.store.put(USER, "b", {})
     await world.until(lambda: not failures)
     assert world.replica.peek(SESSION, "a") is UNKNOWN
-    await world.until(lambda: world.received[-1] is EVERYTHING and bool(world.replica.seen))
+    await world.until(lambda: world.received[-1] is EVERYTHING and bool(world.replica.sync_token))
     await world.replica.get(SESSION, "a")
     await world.store.delete(SESSION, "a")
     await world.until(lambda: world.replica.peek(SESSION, "a") is UNKNOWN)
@@ -434,7 +434,7 @@ async def test_a_replica_that_is_behind_another_waits_for_it(world):
     await world.replica.get(SESSION, "a")
     await world.settle()
     server_version = await world.store.server_version()
-    assert world.replica.seen == f"{server_version}:{record.version}"
+    assert world.replica.sync_token == f"{server_version}:{record.version}"
     waiting = asyncio.create_task(world.replica.catch_up(f"{server_version}:{record.version + 1}", 5))
     await world.settle()
     assert not waiting.done()
@@ -456,7 +456,7 @@ async def test_late_records_are_requested(world, seen):
 async def test_reader_without_version_does_not_wait(world):
     await world.replica.catch_up("", 5)
     world.line.cut()
-    await world.until(lambda: world.replica.seen == "")
+    await world.until(lambda: world.replica.sync_token == "")
     await world.replica.catch_up("life:999", 5)
 
 

@@ -60,7 +60,7 @@ async def test_bytes_pass_both_ways_as_they_are():
 
 async def test_access_that_ends_cuts_it_at_once_and_nothing_passes_any_more():
     async with Upgraded() as upgraded:
-        upgraded.handle.cancel()
+        upgraded.handle.revoke()
         upgraded.client.data_received(b"late")
         upgraded.upstream.data_received(b"late")
         assert (upgraded.to_upstream.written, upgraded.to_client.written) == (b"ahead ", b"answered ")

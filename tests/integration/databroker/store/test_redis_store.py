@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from config.settings.storage_url import parse_storage_url
 from databroker.records import SESSION, USER
 from databroker.store import redis_scripts
-from databroker.store.base import FROM_START, RecordChange, ResyncRequired
+from databroker.store.base import NO_POSITION, RecordChange, ResyncRequired
 from databroker.store.factory import open_store
 from databroker.store.instrumented import InstrumentedStore
 from databroker.store.redis_client import StorageTls, open_client
@@ -261,7 +261,7 @@ async def test_only_the_newest_changes_are_remembered(store: RedisStore) -> None
 
 async def test_a_life_begins_beyond_every_version_of_the_last(store: RedisStore) -> None:
     with pytest.raises(ResyncRequired) as received:
-        await following(store, FROM_START, 1)
+        await following(store, NO_POSITION, 1)
     assert 10**15 < received.value.version < 2**53
 
 

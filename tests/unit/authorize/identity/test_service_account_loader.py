@@ -233,9 +233,9 @@ async def test_an_account_of_another_server_is_another_though_its_version_is_the
         await settled()
         assert await identified(loader, tokens[0], NOW) is not None
         line.cut()
-        await eventually(lambda: not replica.seen)
+        await eventually(lambda: not replica.sync_token)
         line.mend(stores[1])
-        await eventually(lambda: replica.seen)
+        await eventually(lambda: replica.sync_token)
         await replica.get(SERVICE_ACCOUNT, "ci")
         assert [await identified(loader, token, NOW) is not None for token in tokens] == [False, True]
     finally:

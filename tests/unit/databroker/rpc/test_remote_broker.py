@@ -10,7 +10,7 @@ from config.options import Options
 from databroker.broker_client import consume_once
 from databroker.records import SESSION, USER
 from databroker.rpc.remote_broker import RemoteBroker, SyncPosition
-from databroker.store.base import FROM_START, ResyncRequired, VersionConflict
+from databroker.store.base import NO_POSITION, ResyncRequired, VersionConflict
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
@@ -42,7 +42,7 @@ async def test_conflict_is_distinguished_from_outage(broker, store, tmp_path):
             await call
         assert not isinstance(error.value, VersionConflict)
     with pytest.raises(BrokerError):
-        await anext(away.changes(FROM_START))
+        await anext(away.changes(NO_POSITION))
     await away.close()
 
 

@@ -123,7 +123,7 @@ async def test_reset_is_passed_on():
 async def test_revocation_aborts_tunnel():
     async with TunnelRun() as run:
         await run.start()
-        run.handle.cancel()
+        run.handle.revoke()
         run.client.data_received(b"late")
         assert run.to_upstream.written == b"ahead "
         assert (run.to_upstream.ends[0], run.to_client.ends[0]) == ("abort", "abort")
@@ -132,7 +132,7 @@ async def test_revocation_aborts_tunnel():
 
 async def test_revocation_while_dialing_opens_no_tunnel():
     async with TunnelRun() as run:
-        run.handle.cancel()
+        run.handle.revoke()
         with pytest.raises(AccessRevoked):
             await run.finished()
         assert not hasattr(run, "client")

@@ -16,7 +16,7 @@ from types import ModuleType
 from config.loader import load_options
 from foundation.web.asgi_types import respond
 from proxy.listener.daphne_command import install
-from proxy.listener.listener_context import Lifecycle, ListenerConfig, ListenerState, default_state
+from proxy.listener.listener_context import Lifecycle, ListenerConfig, ListenerSettings, default_settings
 from proxy.listener.listeners import serve
 from proxy.listener.tls.acme_state import AcmeChallenge, AcmeState
 
@@ -227,7 +227,7 @@ class Silent(Lifecycle):
     """Under Daphne's command."""
 
 
-install(ListenerConfig(default_state), Silent())
+install(ListenerConfig(default_settings), Silent())
 
 
 class Late(ModuleType):
@@ -247,5 +247,5 @@ if __name__ == "__main__":
     if (challenge := Path(sys.argv[1]).with_name("challenge.json")).exists():
         pending = AcmeChallenge(**json.loads(challenge.read_text()))
         obtained.pending_challenge = {pending.host: pending}.get
-    listener = ListenerState.build(options, acme=obtained)
+    listener = ListenerSettings.build(options, acme=obtained)
     serve(application, options.address, ListenerConfig(lambda: listener, obtained, options.use_proxy_protocol), Canary())

@@ -11,11 +11,11 @@ import pytest
 
 from foundation.errors import ConfigError
 from proxy.listener.daphne_command import DaphneIntegration, install
-from proxy.listener.listener_context import Lifecycle, ListenerConfig, ListenerState
+from proxy.listener.listener_context import Lifecycle, ListenerConfig, ListenerSettings
 from proxy.listener.listener_limits import ListenerLimits
 from proxy.listener.server import ChannelFactory
 
-STATE = ListenerState(ListenerLimits(), None)
+STATE = ListenerSettings(ListenerLimits(), None)
 CONFIG = ListenerConfig(lambda: STATE)
 
 
@@ -73,10 +73,10 @@ def test_http_timeout_bounds_response_after_reload() -> None:
     states = [STATE]
     install(ListenerConfig(lambda: states[-1]), Idle())
     server = daphne.cli.CommandLineInterface().server_class(application=application, endpoints=["tcp:0"], http_timeout=7)
-    assert server.context.get_state().limits == replace(ListenerLimits(), write_timeout=7.0)
-    states.append(ListenerState(ListenerLimits(read_timeout=1.0), None))
-    assert server.context.get_state().limits == ListenerLimits(read_timeout=1.0, write_timeout=7.0)
-    assert started().context.get_state() is STATE
+    assert server.context.get_settings().limits == replace(ListenerLimits(), write_timeout=7.0)
+    states.append(ListenerSettings(ListenerLimits(read_timeout=1.0), None))
+    assert server.context.get_settings().limits == ListenerLimits(read_timeout=1.0, write_timeout=7.0)
+    assert started().context.get_settings() is STATE
 
 
 @pytest.mark.parametrize("endpoint", ["tcp:no-number", "ssl:0:privateKey=/not/there:certKey=/not/there", "unix:/not/there/socket"])

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 
-from proxy.listener.listener_context import ListenerContext, ListenerState, default_state, scope_address
+from proxy.listener.listener_context import ListenerContext, ListenerSettings, default_settings, scope_address
 from tests.support.certs import certificate_files
 from tests.support.options import make_options
 
@@ -28,30 +28,30 @@ def with_certificate(directory: Path) -> dict[str, object]:
 
 
 def test_limits_are_those_of_the_options(tmp_path: Path) -> None:
-    state = ListenerState.build(make_options(tmp_path, timeout_read="7s", timeout_idle="9s"))
+    state = ListenerSettings.build(make_options(tmp_path, timeout_read="7s", timeout_idle="9s"))
     assert (state.limits.read_timeout, state.limits.idle_timeout) == (7.0, 9.0)
     assert state.certificates is None
 
 
 def test_unchanged_pair_keeps_its_tls_contexts(tmp_path: Path) -> None:
     settings = with_certificate(tmp_path)
-    old = ListenerState.build(make_options(tmp_path, **settings))
-    new = ListenerState.build(make_options(tmp_path, **settings, timeout_read="1s"), old)
+    old = ListenerSettings.build(make_options(tmp_path, **settings))
+    new = ListenerSettings.build(make_options(tmp_path, **settings, timeout_read="1s"), old)
     assert new.certificates is old.certificates
     assert new.limits.read_timeout == 1.0
 
 
 def test_changed_pair_gets_new_contexts(tmp_path: Path) -> None:
-    old = ListenerState.build(make_options(tmp_path, **with_certificate(tmp_path)))
-    new = ListenerState.build(make_options(tmp_path, **with_certificate(tmp_path)), old)
+    old = ListenerSettings.build(make_options(tmp_path, **with_certificate(tmp_path)))
+    new = ListenerSettings.build(make_options(tmp_path, **with_certificate(tmp_path)), old)
     assert new.certificates is not old.certificates
 
 
 def test_where_something_in_front_ends_tls_pairs_are_not_used(tmp_path: Path) -> None:
-    assert ListenerState.build(make_options(tmp_path, **{**with_certificate(tmp_path), "insecure_server": True})).certificates is None
+    assert ListenerSettings.build(make_options(tmp_path, **{**with_certificate(tmp_path), "insecure_server": True})).certificates is None
 
 
 def test_rejection_is_reported_with_status_only() -> None:
     reported: list[tuple[object, ...]] = []
-    ListenerContext(None, default_state, lambda *facts: reported.append(facts)).count_rejection(400)
+    ListenerContext(None, default_settings, lambda *facts: reported.append(facts)).count_rejection(400)
     assert reported == [(b"", b"", 400, 0.0, 0, 0)]

@@ -9,7 +9,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from foundation.errors import ConfigError
 from foundation.values import HostPort
-from proxy.listener.listener_context import Lifecycle, ListenerConfig, ListenerState
+from proxy.listener.listener_context import Lifecycle, ListenerConfig, ListenerSettings
 from proxy.listener.listeners import _format_address, bind, build_factory, has_tls, serve
 from proxy.listener.proxy_protocol.header_reader import ProxyProtocolFactory
 from proxy.listener.tls.acme_challenge import AcmeChallengeFactory
@@ -28,7 +28,7 @@ def test_port_in_use_is_a_clear_error(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as accepted:
         port = accepted.getsockname()[1]
         options = make_options(tmp_path, address=f"127.0.0.1:{port}")
-        state = ListenerState.build(options)
+        state = ListenerSettings.build(options)
         with pytest.raises(ConfigError, match=f"address: .* 127.0.0.1:{port}: another process"):
             serve(None, options.address, ListenerConfig(lambda: state), NeverStarted())
 
@@ -86,7 +86,7 @@ def test_port_is_open_when_ready(tmp_path):
 def test_factory_layers_proxy_header_tls_http(tmp_path, *, is_tls: bool, is_behind: bool) -> None:
     files = certificate_files(tmp_path, "app.example.com")
     tls = {"insecure_server": None, "certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
-    state, http = ListenerState.build(make_options(tmp_path, **(tls if is_tls else {}))), Factory()
+    state, http = ListenerSettings.build(make_options(tmp_path, **(tls if is_tls else {}))), Factory()
     found = build_factory(http, ListenerConfig(lambda: state, proxy_protocol=is_behind))
     assert has_tls(found) == is_tls
     layers = []

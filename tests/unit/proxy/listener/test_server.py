@@ -12,7 +12,7 @@ from twisted.internet.testing import StringTransport
 
 from proxy.listener.bounded_accept import ACCEPTS_PER_TURN, BoundedAccept, BoundedAcceptPort
 from proxy.listener.http1.http1_channel import Channel
-from proxy.listener.listener_context import ListenerContext, default_state
+from proxy.listener.listener_context import ListenerContext, default_settings
 from proxy.listener.server import drain
 from tests.support.children import Child, clean_environment, free_port, wait_until
 from tests.support.raw_http import RawClient, exchange
@@ -147,7 +147,7 @@ async def test_endless_request_is_cancelled_after_drain():
         finally:
             ended.set()
 
-    context = ListenerContext(endless, default_state)
+    context = ListenerContext(endless, default_settings)
     channel, transport = Channel(context), HalfCloseTransport()
     channel.makeConnection(transport)
     channel.dataReceived(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")

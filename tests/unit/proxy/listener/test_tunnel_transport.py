@@ -15,7 +15,7 @@ from foundation.values import CertificatePair, SecretBytes
 from proxy.listener.half_close import HalfClosingTLS
 from proxy.listener.http1.exchange import ClientGone
 from proxy.listener.http1.http1_channel import Channel
-from proxy.listener.listener_context import ListenerContext, ListenerState, default_state
+from proxy.listener.listener_context import ListenerContext, ListenerSettings, default_settings
 from proxy.listener.listener_limits import ListenerLimits
 from proxy.listener.server import drain
 from proxy.listener.tls.server_certificates import Certificates
@@ -48,7 +48,7 @@ class TakenOver:
         self.wire = Wire()
         self.ended = []
         self.context = ListenerContext(
-            self.application, default_state, lambda host, method, status, *_: self.ended.append((host, method, status))
+            self.application, default_settings, lambda host, method, status, *_: self.ended.append((host, method, status))
         )
         self.channel = Channel(self.context)
         self.channel.makeConnection(self.wire)
@@ -119,7 +119,7 @@ async def test_tunnel_extension_is_offered_for_handshakes_only():
     async def application(scope, receive, send):
         scopes.append(scope)
 
-    channel = Channel(ListenerContext(application, default_state))
+    channel = Channel(ListenerContext(application, default_settings))
     channel.makeConnection(Wire())
     channel.dataReceived(ORDINARY)
     await turns()
@@ -189,7 +189,7 @@ def test_abort_after_connection_lost_is_no_error():
 
 async def test_timeouts_of_requests_do_not_count():
     accepted = TakenOver()
-    accepted.context.get_state = lambda: ListenerState(ListenerLimits(read_timeout=0.01, write_timeout=0.01, idle_timeout=0.01), None)
+    accepted.context.get_settings = lambda: ListenerSettings(ListenerLimits(read_timeout=0.01, write_timeout=0.01, idle_timeout=0.01), None)
     await accepted.open()
     await asyncio.sleep(0.04)
     assert not accepted.wire.is_half_closed

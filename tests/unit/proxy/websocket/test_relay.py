@@ -46,7 +46,7 @@ async def test_frames_pass_both_ways_as_they_are():
 
 async def test_a_revocation_puts_1008_into_both_directions_and_nothing_passes_after_it():
     async with relaying() as running:
-        running.handle.cancel()
+        running.handle.revoke()
         running.client.data_received(from_client(TEXT, b"too late"))
         running.upstream.data_received(from_server(TEXT, b"too late"))
         for written, is_masked in ((running.to_client.written, False), (running.to_upstream.written, True)):
@@ -59,7 +59,7 @@ async def test_sent_close_waits_for_end_of_current_frame():
     async with relaying() as running:
         whole = from_server(BINARY, b"x" * 50)
         running.upstream.data_received(whole[:20])
-        running.handle.cancel()
+        running.handle.revoke()
         assert running.to_client.written == whole[:20]
         running.upstream.data_received(whole[20:] + from_server(TEXT, b"too late"))
         last, close = frames_in(running.to_client.written)
@@ -69,14 +69,14 @@ async def test_sent_close_waits_for_end_of_current_frame():
 async def test_a_frame_that_never_ends_does_not_keep_a_revoked_websocket_open():
     async with relaying() as running:
         running.upstream.data_received(from_server(BINARY, b"x" * 50)[:20])
-        running.handle.cancel()
+        running.handle.revoke()
         assert (await running.ended()).termination is TerminationReason.ACCESS_ENDED
     assert "abort" in running.to_client.ends
 
 
 async def test_peers_answering_close_are_released_immediately():
     async with relaying() as running:
-        running.handle.cancel()
+        running.handle.revoke()
         running.client.data_received(from_client(CLOSE, b"\x03\xf0"))
         assert running.to_client.ends == ["close"]
         running.upstream.data_received(from_server(CLOSE, b"\x03\xf0"))
@@ -88,7 +88,7 @@ async def test_a_revocation_ends_a_websocket_that_is_closing_slowly():
     async with relaying() as running:
         running.client.data_received(from_client(CLOSE, b"\x03\xe8"))
         running.upstream.data_received(from_server(TEXT, b"still here"))
-        running.handle.cancel()
+        running.handle.revoke()
         assert [frame.opcode for frame in frames_in(running.to_client.written)] == [TEXT, CLOSE]
         assert [frame.opcode for frame in frames_in(running.to_upstream.written)] == [CLOSE]
         assert (await running.ended()).termination is TerminationReason.ACCESS_ENDED

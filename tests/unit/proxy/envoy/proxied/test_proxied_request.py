@@ -40,8 +40,8 @@ async def test_upstream_error_has_gate_message(details: str, status: int, report
 
 async def test_revocation_resets_connection(stage: Stage, send_request: MakeRequest, lines: list[dict[str, Any]]) -> None:
     number, stream = await stage.begin(send_request("/", stage.cookie("app.example.com"), peer="192.0.2.7:5000", direct="10.0.0.1:77"))
-    stream.cancel()
-    stream.cancel()  # the session, and then its policy
+    stream.revoke()
+    stream.revoke()  # the session, and then its policy
     assert await stage.cuts() == [{("10.0.0.1", 77)}]
     stage.forwarded.on_access_log_line(f"{number} - 200 1234 10 0 DC downstream_remote_disconnect")
     assert repr(stage.streams) == "<OpenStreams 0 of 0 sessions>"
@@ -52,7 +52,7 @@ async def test_revocation_resets_connection(stage: Stage, send_request: MakeRequ
 async def test_simultaneous_cancellations_are_reset_together(stage: Stage, send_request: MakeRequest) -> None:
     streams = [(await stage.begin(send_request("/", stage.cookie("app.example.com"), peer=f"192.0.2.7:{port}")))[1] for port in (1, 2)]
     for stream in streams:
-        stream.cancel()
+        stream.revoke()
     assert await stage.cuts() == [{("192.0.2.7", 1), ("192.0.2.7", 2)}]
 
 

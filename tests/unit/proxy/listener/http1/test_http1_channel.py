@@ -15,7 +15,7 @@ from foundation.web.asgi_types import respond
 from proxy.listener import listener_limits
 from proxy.listener.fair_selector import install_fair_selector
 from proxy.listener.http1.http1_channel import Channel
-from proxy.listener.listener_context import ListenerContext, ListenerState, default_state
+from proxy.listener.listener_context import ListenerContext, ListenerSettings, default_settings
 from proxy.listener.listener_limits import ListenerLimits
 from tests.support.eventually import eventually
 from tests.support.raw_http import Broken
@@ -46,7 +46,7 @@ async def connected(**limits: float) -> tuple[Channel, Wire]:
     async def application(scope, receive, send):
         await respond(send, 200, (), b"")
 
-    channel, wire = Channel(ListenerContext(application, lambda: ListenerState(ListenerLimits(**limits), None))), Wire()
+    channel, wire = Channel(ListenerContext(application, lambda: ListenerSettings(ListenerLimits(**limits), None))), Wire()
     channel.makeConnection(wire)
     return channel, wire
 
@@ -159,7 +159,7 @@ async def test_client_that_reads_nothing_is_aborted_after_timeout_idle():
 async def test_slow_tls_handshake_does_not_reduce_head_timeout():
     channel, wire = await connected(read_timeout=0.01)
     assert IHandshakeListener.providedBy(channel)
-    channel.context.get_state = default_state
+    channel.context.get_settings = default_settings
     channel.handshakeCompleted()
     await asyncio.sleep(0.03)
     assert not wire.is_half_closed
@@ -169,7 +169,7 @@ async def test_slow_tls_handshake_does_not_reduce_head_timeout():
 async def test_handshake_after_shutdown_restarts_no_timeout():
     channel, wire = await connected(idle_timeout=0.01)
     channel.shut_down()
-    channel.context.get_state = default_state
+    channel.context.get_settings = default_settings
     channel.handshakeCompleted()
     await asyncio.sleep(0.03)
     assert wire.is_aborted
