@@ -11,10 +11,10 @@ from django.db import Error
 from authenticate.portal.programmatic_clients import list_clients
 from authenticate.portal.user_agent import describe_user_agent
 from authenticate.session.session_service import SessionService
+from databroker.agent_records import AgentAuthorization
 from databroker.broker_client import BrokerClient
 from databroker.projection.rows import LastSeen, load_last_seen
 from databroker.records import ProgrammaticClient, SessionRecord
-from foundation.web.message import Message
 
 log = structlog.get_logger(__name__)
 
@@ -33,6 +33,7 @@ class UserSession:
     last_seen_at: LastSeen | None
     is_current: bool
     clients: tuple[ProgrammaticClient, ...]
+    agent: AgentAuthorization | None = None
 
 
 async def list_user_sessions(sessions: SessionService, broker: BrokerClient, this: SessionRecord, now: float) -> list[UserSession]:
@@ -43,23 +44,17 @@ async def list_user_sessions(sessions: SessionService, broker: BrokerClient, thi
     return [
         UserSession(
             id=each.id,
-            browser=_label(each),
+            browser=describe_user_agent(each.user_agent),
             address=each.client_address,
             started_at=each.issued_at,
             expires_at=each.expires_at,
             last_seen_at=seen.get(each.id),
             is_current=each is this,
             clients=tuple(clients_of_session),
+            agent=each.agent,
         )
         for each, clients_of_session in zip((this, *found), clients, strict=True)
     ]
-
-
-def _label(session: SessionRecord) -> str:
-    """Return the browser of a session, or the OAuth client that acts for the user and where."""
-    if session.agent is None:
-        return describe_user_agent(session.user_agent)
-    return Message("Program %(client)s at %(resource)s", client=session.agent.client_name, resource=session.agent.resource)
 
 
 async def other_sessions(sessions: SessionService, this: SessionRecord, now: float) -> list[SessionRecord]:

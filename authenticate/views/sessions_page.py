@@ -87,6 +87,8 @@ async def _end_session(request: HttpRequest, service: AuthenticateService, sessi
     action: str = AuditAction.END_SESSION
     try:
         await service.sessions.end(chosen)
+        if chosen.agent is not None:  # the client asks again, instead of returning without a page
+            await service.consents.forget(chosen, chosen.agent.client_id, chosen.agent.resource)
     except BrokerError:
         action = AuditAction.END_SESSION.failure
         raise
@@ -100,6 +102,7 @@ async def _page(request: HttpRequest, service: AuthenticateService, session: Ses
     headers, now = view_helpers.cookie_headers(request), service.clock()
     token, cookie = service.csrf.token_for(headers, now, bound_to=session.id)
     profile = await build_user_profile(service, session)
+    listed = await list_user_sessions(service.sessions, service.broker, session, now)
     claims, technical = _claims(profile["claims"])
     response = responses.render_page(
         request,
@@ -108,7 +111,8 @@ async def _page(request: HttpRequest, service: AuthenticateService, session: Ses
         shows_times=True,
         files=portal_files(service),
         style=pages.static_path(STYLE),
-        sessions=await list_user_sessions(service.sessions, service.broker, session, now),
+        sessions=[each for each in listed if each.agent is None],
+        agents=[each for each in listed if each.agent is not None],
         pending=await count_pending_requests(page_context(request), session),
         profile=profile,
         shared=_shared_claims(service, profile),

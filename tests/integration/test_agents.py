@@ -268,7 +268,8 @@ async def test_sign_out_everywhere_cuts_an_open_stream(gate: RunningGate) -> Non
 
 async def sign_out_everywhere(gate: RunningGate, browser: httpx.AsyncClient) -> None:
     page = await browser.get(gate.url(AUTHENTICATE_HOST, "/.gate/sessions"), headers=HTML)
-    assert "Program Ticket agent at" in page.text
+    assert "Connected agents" in page.text
+    assert "Ticket agent" in page.text
     (csrf,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
     form = {"_gate_csrf": csrf, "gate_everywhere": "yes"}
     await follow(browser, await browser.post(gate.url(AUTHENTICATE_HOST, "/.gate/signout/"), data=form))

@@ -14,6 +14,7 @@ import yaml
 from django.apps import apps
 
 import databroker.grants.access_request_store  # noqa: F401 - its values are subclasses of RecordValue
+from authenticate.oauth.oauth_records import ConsentRecord, RegisteredClient
 from databroker.agent_records import AccessToken, AgentAuthorization, AuthorizationCode
 from databroker.records import RECORD_TYPES, RecordValue
 from tests.support.children import ROOT
@@ -38,7 +39,7 @@ def _subclasses(base: type[RecordValue]) -> set[Any]:
     return {*direct, *(each for child in direct for each in _subclasses(child))}
 
 
-STORED_VALUES = {*_subclasses(RecordValue), AgentAuthorization, AccessToken, AuthorizationCode}
+STORED_VALUES = {*_subclasses(RecordValue), ConsentRecord, RegisteredClient, AgentAuthorization, AccessToken, AuthorizationCode}
 
 
 def stable_names() -> dict[str, list[str]]:
