@@ -36,7 +36,7 @@ class Channel:
 
 
 class SeenReplica(Replica):
-    seen = "life:7"
+    sync_token = "life:7"
 
 
 def authorizer(tmp_path, channel: Any) -> RemoteAuthorizer:
