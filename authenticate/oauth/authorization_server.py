@@ -97,7 +97,7 @@ class GateAuthorizationServer(AuthorizationServer):
     """Server for one request.
 
     `session` is that of the code or token in the request, and `code` the token of a code to issue. Results: `issued` is the
-    authorization to write, `revoked` tells that the session is to end, `reused` which credential was used a second time.
+    authorization to write, `is_revoked` whether the session must end, `reused` the kind of a credential that was used twice.
     """
 
     def __init__(
@@ -288,7 +288,7 @@ class _RefreshGrant(grants.RefreshTokenGrant):
         if agent is None or agent.client_id != self.request.client.client_id:
             return None
         if not agent.refresh_token_hash or not matches_hash(refresh_token, agent.refresh_token_hash):
-            if self.server.refresh_tokens.is_genuine(refresh_token):
+            if self.server.refresh_tokens.is_genuine(refresh_token, self.server.session.id):
                 self.server.reused = "refresh token"
             return None
         if int(agent.expires_at - self.server.now) < 1:
@@ -316,7 +316,7 @@ class _Revocation(RevocationEndpoint):
         if agent is None:
             return None
         is_access = any(matches_hash(token_string, token.hash) for token in agent.access_tokens)
-        return _IssuedToken(agent) if is_access or self.server.refresh_tokens.is_genuine(token_string) else None
+        return _IssuedToken(agent) if is_access or self.server.refresh_tokens.is_genuine(token_string, self.server.session.id) else None
 
     def revoke_token(self, token: _IssuedToken, request: OAuthRequest) -> None:
         self.server.is_revoked = True

@@ -85,9 +85,9 @@ class RefreshTokens:
         return NewToken(token, hash_token(token))
 
     # enforcement-point: Authorization server: Reuse of a refresh token
-    def is_genuine(self, token: str) -> bool:
-        """Return whether gate issued this refresh token, current or not."""
-        if not parse_session_id(AgentTokenKind.REFRESH, token):
+    def is_genuine(self, token: str, session_id: str) -> bool:
+        """Return whether gate issued this refresh token for this session, current or not."""
+        if not session_id or parse_session_id(AgentTokenKind.REFRESH, token) != session_id:
             return False
         body, _, mac = token.rpartition(".")
         return any(hmac.compare_digest(_mac(key, body), mac) for key in self._keys)

@@ -196,6 +196,17 @@ async def test_forged_refresh_token_ends_nothing(agent_site: Site) -> None:
     assert len(await agent_sessions(agent_site)) == 1
 
 
+@pytest.mark.parametrize(("path", "field"), [(TOKEN, "refresh_token"), (REVOKE, "token")])
+async def test_refresh_token_of_one_session_ends_no_other(agent_site: Site, path: str, field: str) -> None:
+    """A client that names another session by a forged code, beside a refresh token that gate did issue."""
+    await authorized(agent_site)
+    (session,) = await agent_sessions(agent_site)
+    genuine = RefreshTokens(agent_site.options).new("t" * 43).token
+    form = {**refresh_form(genuine), field: genuine, "code": new_token(AgentTokenKind.CODE, session.id).token}
+    await post(agent_site, path, form)
+    assert len(await agent_sessions(agent_site)) == 1
+
+
 async def test_tokens_end_with_the_session(agent_site: Site) -> None:
     """The client's `agent_session_expire` is 30 minutes: no access token is valid for longer."""
     code = await code_of(agent_site, client_id=SECRET_CLIENT)

@@ -50,7 +50,7 @@ def test_replaced_refresh_tokens_are_genuine_and_forged_ones_are_not(tmp_path: P
     tokens = refresh_tokens(tmp_path)
     made = tokens.new(SESSION)
     assert parse_session_id(AgentTokenKind.REFRESH, made.token) == SESSION
-    assert tokens.is_genuine(made.token)
+    assert tokens.is_genuine(made.token, SESSION)
     body, _, mac = made.token.rpartition(".")
     forged = [
         f"{body}.{'A' * len(mac)}",
@@ -59,12 +59,14 @@ def test_replaced_refresh_tokens_are_genuine_and_forged_ones_are_not(tmp_path: P
         body,
         "",
     ]
-    assert [tokens.is_genuine(token) for token in forged] == [False] * len(forged)
+    assert [tokens.is_genuine(token, SESSION) for token in forged] == [False] * len(forged)
+    other = tokens.new("t" * 43).token
+    assert [tokens.is_genuine(other, session_id) for session_id in ("t" * 43, SESSION, "")] == [True, False, False]
     assert "gate_rt_" not in repr(tokens)
 
 
 def test_cookie_secret_rotation_preserves_proofs(tmp_path: Path) -> None:
     old, new = ("A" * 43 + "=", "B" * 43 + "=")
     made = refresh_tokens(tmp_path, cookie_secret=old).new(SESSION)
-    assert refresh_tokens(tmp_path, cookie_secret=f"{new},{old}").is_genuine(made.token)
-    assert not refresh_tokens(tmp_path, cookie_secret=new).is_genuine(made.token)
+    assert refresh_tokens(tmp_path, cookie_secret=f"{new},{old}").is_genuine(made.token, SESSION)
+    assert not refresh_tokens(tmp_path, cookie_secret=new).is_genuine(made.token, SESSION)
