@@ -21,6 +21,7 @@ import pytest
 from tests.support.children import free_port, wait_until
 from tests.support.cookies import client_cookies
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.eventually import PATIENCE
 from tests.support.gate import HTML, GateBuilder, RunningGate, follow, sign_in, sign_out
 from tests.support.raw_http import Broken, RawClient, RawResponse
 from tests.support.raw_http2 import RawHttp2Client
@@ -31,7 +32,6 @@ from tests.support.websockets import CLOSE, TEXT, RawWebSocket, SocketUpstream
 APP, PUBLIC, CANARY, SOCKETS, DOWN, SHADOWED, HTTP2, PATHS, DENIED = (
     f"{name}.localhost" for name in ("app", "public", "canary", "sockets", "down", "shadowed", "http2", "paths", "denied")
 )
-SOON = 10.0  # seconds; a generous bound for what takes less than one
 SPELLINGS = (
     "X-Gate-Claim-Email",
     "x-gate-claim-email",
@@ -375,8 +375,8 @@ async def test_a_run_of_blanks_in_a_cookie_costs_other_requests_nothing(gate: Ru
     """A pattern that takes its square would hold a worker of Envoy for ten seconds, and eight of them for longer than anybody waits."""
     output = b"HTTP/1.1 200 OK\r\nSet-Cookie: theirs%b=1\r\nContent-Length: 0\r\n\r\n" % (b" " * 50_000 + b"x")
     async with canary(gate, answer=output):
-        answers = await asyncio.wait_for(asyncio.gather(*(asyncio.to_thread(ask, gate, "/", host=CANARY) for _ in range(8))), 20)
-        alongside = await asyncio.wait_for(asyncio.to_thread(ask, gate, "/ping", host=APP), 10)
+        answers = await asyncio.wait_for(asyncio.gather(*(asyncio.to_thread(ask, gate, "/", host=CANARY) for _ in range(8))), PATIENCE)
+        alongside = await asyncio.wait_for(asyncio.to_thread(ask, gate, "/ping", host=APP), PATIENCE)
     assert [answer.status for answer in answers] == [200] * 8
     assert alongside.status == 200
 
@@ -534,10 +534,10 @@ async def test_bodies_stream_both_ways(framing: str, piece: bytes, gate: Running
             "127.0.0.1", gate.port, ssl=gate.certificates.client_context(), server_hostname=CANARY
         )
         writer.write(f"POST / HTTP/1.1\r\nHost: {CANARY}:{gate.port}\r\n{framing}\r\n\r\n".encode() + piece % b"ab")
-        assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), SOON)).startswith(b"HTTP/1.1 200")
-        assert await asyncio.wait_for(reader.readexactly(2), SOON) == b"ab"
+        assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)).startswith(b"HTTP/1.1 200")
+        assert await asyncio.wait_for(reader.readexactly(2), PATIENCE) == b"ab"
         writer.write(piece % b"cd")
-        assert await asyncio.wait_for(reader.readexactly(2), SOON) == b"cd"
+        assert await asyncio.wait_for(reader.readexactly(2), PATIENCE) == b"cd"
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
@@ -568,20 +568,18 @@ async def test_session_end_closes_its_streams(gate: RunningGate, upstream: Sampl
         cookie = client_cookies(client, SOCKETS)
         drip = await client.send(client.build_request("GET", gate.url(APP, "/drip")), stream=True)
         bytes_of_it = drip.aiter_raw()
-        assert await asyncio.wait_for(anext(bytes_of_it), SOON)
+        assert await asyncio.wait_for(anext(bytes_of_it), PATIENCE)
         with RawWebSocket(gate.port, tls=gate.certificates.client_context(), server_name=SOCKETS) as socket:
             lines = (f"Cookie: {cookie}", f"Origin: {gate.url(SOCKETS, '')}")
             opened = socket.open(f"{SOCKETS}:{gate.port}", "/polite", *lines)
             assert (opened.status, opened.header("x-of-route")) == (101, "1")
             socket.send_frame(TEXT, b"hello")
             assert (await asyncio.to_thread(socket.frame)).payload == b"hello"
-            started_at = time.monotonic()
             await sign_out(client, gate)
             closed = await asyncio.to_thread(socket.frame)
             assert (closed.opcode, closed.close_code) == (CLOSE, 1008)
         with pytest.raises(httpx.TransportError):
-            await asyncio.wait_for(rest_of(bytes_of_it), SOON)
-        assert time.monotonic() - started_at < SOON
+            await asyncio.wait_for(rest_of(bytes_of_it), PATIENCE)
         assert (await client.get(gate.url(APP), headers=HTML)).status_code == 302
 
 

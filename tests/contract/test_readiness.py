@@ -56,7 +56,7 @@ class Stage:
             return (answer.status_code, found["state"], reason in found["reason"]) == (status, state, True)
 
         try:
-            wait_until(is_there, f"{status}, {part} {state}", 30)
+            wait_until(is_there, f"{status}, {part} {state}")
         except AssertionError as error:
             raise AssertionError(f"{error}: {self.requested('').text}") from None
 

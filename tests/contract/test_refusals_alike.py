@@ -175,4 +175,4 @@ def test_the_operator_finds_why_a_token_was_refused(stage: Stage) -> None:
     def received() -> str:
         return run(*command).stdout
 
-    stage.gate.child.wait_for(lambda: reason in received(), "the decision log has the reason", 60)
+    stage.gate.child.wait_for(lambda: reason in received(), "the decision log has the reason")

@@ -227,7 +227,7 @@ def test_requests_give_exactly_these_counts(gate: RunningGate, case: Case) -> No
     before = of_route(scraped(gate), label)
     case.ask(gate, host_of(case))
     with contextlib.suppress(AssertionError):  # the comparison says more
-        wait_until(lambda: changes(before, of_route(scraped(gate), label)) == case.received, "each request is counted", 5)
+        wait_until(lambda: changes(before, of_route(scraped(gate), label)) == case.received, "each request is counted")
     assert changes(before, of_route(scraped(gate), label)) == case.received
     assert of_route(scraped(gate), label)["upstream_rq_active"] == 0
 
@@ -241,7 +241,7 @@ def test_bytes_and_connections_are_counted(gate: RunningGate) -> None:
         after = of_route(scraped(gate), label)
         return {key: after[key] - before.get(key, 0) for key in after}
 
-    wait_until(lambda: grown()["upstream_cx_rx_bytes_total"] == len(ANSWER % b"200"), "its bytes are counted", 10)
+    wait_until(lambda: grown()["upstream_cx_rx_bytes_total"] == len(ANSWER % b"200"), "its bytes are counted")
     assert grown()["upstream_cx_tx_bytes_total"] > 100
     assert gate.wait_for_event("request", lambda entry: entry["host"].startswith(host_of(CASES[0])))["route_name"] == label
 
@@ -251,7 +251,7 @@ def test_bytes_and_connections_are_counted(gate: RunningGate) -> None:
     known = connections()
     (upgraded,) = (case for case in CASES if case.name == "websocket")
     websocket(gate, host_of(upgraded))  # always a new connection, while a request may reuse an open one
-    wait_until(lambda: connections() > known, "its connection is counted", 10)
+    wait_until(lambda: connections() > known, "its connection is counted")
 
 
 def test_each_family_has_one_type_and_each_sample_its_service(gate: RunningGate) -> None:
@@ -277,7 +277,7 @@ def test_metrics_of_removed_route_end(gate: RunningGate) -> None:
     policy = gate.builder.policy
     stays, goes = f'the "{CASES[0].name}".', f'the "{CASES[1].name}".'
     get("/200")(gate, host_of(CASES[0]))
-    wait_until(lambda: of_route(scraped(gate), stays)["upstream_rq_active"] == 0, "it has ended", 10)
+    wait_until(lambda: of_route(scraped(gate), stays)["upstream_rq_active"] == 0, "it has ended")
     before = of_route(scraped(gate), stays)["upstream_rq_total"]
     try:
         reload(gate, policy=[{**route, "name": "another"} if route.get("name") == goes else route for route in policy])
@@ -299,5 +299,5 @@ def test_separate_proxy_has_route_metrics(tmp_path: Path) -> None:
     builder.setting(metrics_address=f"127.0.0.1:{free_port()}").route("app.localhost", name="app", to="http://127.0.0.1:9", **PUBLIC)
     with builder.start(tmp_path) as gate:
         received = ("envoy_cluster_upstream_rq_total", (("envoy_cluster_name", "app"), ("service", "gate-proxy")))
-        wait_until(lambda: received in scraped(gate), "its route is exported", 10)
+        wait_until(lambda: received in scraped(gate), "its route is exported")
         assert {dict(labels)["service"] for _, labels in scraped(gate)} == {"gate-proxy"}

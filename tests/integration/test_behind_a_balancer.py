@@ -72,7 +72,7 @@ def balanced(request: pytest.FixtureRequest, upstream: SampleUpstream, tmp_path_
     configuration = directory / "haproxy.cfg"
     configuration.write_text(CONFIGURATION.format(first=first, second=second, gate=gate))
     with python("manage.py", "rungate", "-config", path) as child:
-        child.wait_for(lambda: any(event.get("event") == "gate is ready" for event in child.events), "gate is ready", 60)
+        child.wait_for(lambda: any(event.get("event") == "gate is ready" for event in child.events), "gate is ready")
         with Child("haproxy", "-db", "-f", configuration) as haproxy:
             haproxy.wait_for(lambda: all(is_open(port) for port in (first, second)), "HAProxy answers")
             yield Balanced(gate, first, second, redirect, child, certificates)

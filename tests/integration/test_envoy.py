@@ -20,6 +20,7 @@ from tests.support.certs import certificate_files
 from tests.support.children import Child, wait_until
 from tests.support.cookies import client_cookies
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.eventually import PATIENCE
 from tests.support.gate import GateBuilder, RunningGate, sign_in, sign_out
 from tests.support.options import MINIMAL
 from tests.support.raw_http import RawClient, RawResponse
@@ -28,7 +29,6 @@ from tests.support.reloading import RELOADED, reload, replace, wait_for_event
 from tests.support.upstream import SampleUpstream
 
 APP, API, OPEN = "app.localhost", "api.localhost", "open.localhost"
-SOON = 10.0
 ECHO, DRIP = "/test.Service/Echo", "/test.Service/Drip"
 
 
@@ -137,11 +137,11 @@ async def test_grpc_for_allowed_users_until_session_end(provider: DevelopmentPro
                 async with channel(gate, API) as calls:
                     echo, drip = calls.unary_unary(ECHO), calls.unary_stream(DRIP)
                     with pytest.raises(grpc.aio.AioRpcError) as refused:
-                        await echo(b"hello", timeout=SOON)
+                        await echo(b"hello", timeout=PATIENCE)
                     assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
                     assert granted == []
                     metadata = (("cookie", cookie), ("x-gate-claim-email", "evil@example.com"))
-                    call = echo(b"hello", timeout=SOON, metadata=metadata)
+                    call = echo(b"hello", timeout=PATIENCE, metadata=metadata)
                     assert await call == b"hello"
                     assert dict(await call.trailing_metadata())["x-trailing"] == "said"
                     (received,) = granted
@@ -149,12 +149,12 @@ async def test_grpc_for_allowed_users_until_session_end(provider: DevelopmentPro
                     assert "cookie" not in received
                     stream = drip(b"", metadata=metadata)
                     for _ in range(30):  # longer than the default timeout
-                        assert await asyncio.wait_for(stream.read(), SOON) == b"."
+                        assert await asyncio.wait_for(stream.read(), PATIENCE) == b"."
                     await sign_out(client, gate)
                     with pytest.raises(grpc.aio.AioRpcError):
-                        await asyncio.wait_for(rest_of(stream), SOON)
+                        await asyncio.wait_for(rest_of(stream), PATIENCE)
                     with pytest.raises(grpc.aio.AioRpcError) as after:
-                        await echo(b"hello", timeout=SOON, metadata=metadata)
+                        await echo(b"hello", timeout=PATIENCE, metadata=metadata)
                     assert after.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 

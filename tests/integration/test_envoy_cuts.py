@@ -15,6 +15,7 @@ from tests.integration.test_envoy import DRIP, envoy_of, rest_of, service
 from tests.support.children import Child, free_port, is_open, wait_until
 from tests.support.cookies import client_cookies
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.eventually import PATIENCE
 from tests.support.gate import GateBuilder, RunningGate, sign_in, sign_out
 from tests.support.raw_http import RawClient
 from tests.support.reloading import reload
@@ -22,7 +23,6 @@ from tests.support.upstream import SampleUpstream
 
 HOST, API = "app.localhost", "api.localhost"
 LASTS = "6s"  # of the session, which time ends: nothing needs a new connection
-SOON = 40.0  # seconds; a generous bound, as machines are busy
 UNCONFIRMED = "envoy restarted: connection reset unconfirmed"
 BALANCER = """
 defaults
@@ -66,7 +66,7 @@ def behind(front: str, builder: GateBuilder, directory: Path) -> Iterator[Runnin
 
 def has_ended(client: RawClient) -> bool:
     """Whether the connection ends, however."""
-    client.socket.settimeout(SOON)
+    client.socket.settimeout(PATIENCE)
     try:
         while client.socket.recv(65536):
             pass
@@ -128,7 +128,7 @@ async def test_a_download_ends_with_the_session(
             assert has_ended(client)
         if shortage == "a stopped Envoy":
             gate.wait_for_event(UNCONFIRMED)
-            wait_until(lambda: gate._answers_ping(), "the next Envoy answers", SOON)
+            wait_until(lambda: gate._answers_ping(), "the next Envoy answers")
             assert envoy_of(gate) != before
         else:
             gate.wait_for_event("connections reset after access ended", lambda entry: entry["connections"] == 1)
@@ -152,9 +152,9 @@ async def test_behind_an_http2_proxy_a_sign_out_ends_only_calls_of_that_user(pro
         for name, client in clients.items():
             await sign_in(client, gate.url(API, "/x"), name)
             drips[name] = calls.unary_stream(DRIP)(b"", metadata=(("cookie", client_cookies(client, API)),))
-            assert await asyncio.wait_for(drips[name].read(), SOON) == b"."
+            assert await asyncio.wait_for(drips[name].read(), PATIENCE) == b"."
         await sign_out(clients["alice"], gate)
         with pytest.raises(grpc.aio.AioRpcError):
-            await asyncio.wait_for(rest_of(drips["alice"]), SOON)
+            await asyncio.wait_for(rest_of(drips["alice"]), PATIENCE)
         for _ in range(20):
-            assert await asyncio.wait_for(drips["bob"].read(), SOON) == b"."
+            assert await asyncio.wait_for(drips["bob"].read(), PATIENCE) == b"."

@@ -67,7 +67,7 @@ def applications(running: RunningGate, directory: Path, port: int) -> Child:
     keys = f"https://localhost:{running.port}/.well-known/gate/jwks.json"
     arguments = ("-m", "tests.support.header_applications", str(port), directory, AUDIENCE, keys)
     child = Child(sys.executable, *arguments, environment=environment)
-    child.wait_for(lambda: _listens(port), "the applications listen", 60)
+    child.wait_for(lambda: _listens(port), "the applications listen")
     return child
 
 

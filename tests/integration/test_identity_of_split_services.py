@@ -13,7 +13,7 @@ from foundation.auth_challenges import INVALID_TOKEN
 from tests.integration.test_bearer_tokens import tokens_of
 from tests.integration.test_provider_sign_out import sign_out_at
 from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE, eventually
 from tests.support.gate import HTML, follow, status_or_cut
 from tests.support.redis_server import RedisServer
 from tests.support.split import AUTHENTICATE_HOST, Split
@@ -99,7 +99,7 @@ async def test_signing_out_at_the_provider_ends_the_session_in_every_process(sta
                 return {answer.status_code for answer in answers} == {401}
 
             await eventually(is_out, "every process refuses the session")
-            await asyncio.wait_for(to_the_end(chunks), 10)
+            await asyncio.wait_for(to_the_end(chunks), PATIENCE)
         for _ in range(4):
             assert (await bob.get(stage.split.url("/.gate/jwt"))).status_code == 200
 

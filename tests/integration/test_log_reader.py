@@ -62,7 +62,7 @@ def by_daphne(builder: GateBuilder, directory: Path, metrics: str) -> Iterator[R
         def ask(path: str) -> httpx.Response:
             return client.get(f"http://127.0.0.1:{builder.port}{path}", headers={"Host": f"{APP}:{builder.port}"}, timeout=10)
 
-        child.wait_for(lambda: _answers(ask), "gate answers through daphne", 60)
+        child.wait_for(lambda: _answers(ask), "gate answers through daphne")
         yield Running(child, ask, metrics)
 
 

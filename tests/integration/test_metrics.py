@@ -46,12 +46,12 @@ async def test_requests_are_counted_by_configured_host(provider: DevelopmentProv
                 ("other", "GET", "404"): 1,
                 ("*.open.localhost", "other", "501"): 1,
             }
-            wait_until(lambda: sum(grown().values()) == 5, "each request is counted", 5)
+            wait_until(lambda: sum(grown().values()) == 5, "each request is counted")
             assert grown() == expected
             received = samples(address, "http_server_request_size_bytes_sum")
             assert received["*.open.localhost", "POST", "200"] == 6000
             assert (await sign_in(client, gate.url("app.localhost"), "alice")).status_code == 200
-        wait_until(lambda: grown().get(("authenticate.localhost", "GET", "302")), "the pages of gate are counted", 5)
+        wait_until(lambda: grown().get(("authenticate.localhost", "GET", "302")), "the pages of gate are counted")
         idp = provider.url.removeprefix("http://")
         made = samples(address, "http_client_requests_total")
         assert made[idp, "POST", "200"] == 1  # the code is redeemed

@@ -127,7 +127,7 @@ def test_the_keyboard_alone_finds_and_opens(browser: Browser, gate: RunningGate)
     search.send_keys("team wiki")
     search.send_keys(Keys.ENTER)
     browser.wait_for_url(gate.url("wiki.localhost"))
-    wait_until(lambda: "Team wiki" in recently_used(browser, gate), "the note of what was opened", 10)
+    wait_until(lambda: "Team wiki" in recently_used(browser, gate), "the note of what was opened")
 
 
 def recently_used(browser: Browser, gate: RunningGate) -> str:
@@ -141,10 +141,10 @@ def test_another_browser_s_session_ends_by_keyboard_and_at_once(
     with headless_browser(tmp_path, trusted_spki=gate.certificates.spki_hash) as other:
         other.sign_in(provider.url, gate.url("wiki.localhost"), "dora")
         look(browser, 1440, "light")
-        wait_until(lambda: "at wiki.localhost" in sessions_of(browser, gate), "the session to be seen", 20)
+        wait_until(lambda: "at wiki.localhost" in sessions_of(browser, gate), "the session to be seen")
         browser.picture("portal-two-sessions")
         browser.find("button[name=end]").send_keys(Keys.ENTER)
-        wait_until(lambda: not browser.driver.find_elements(By.CSS_SELECTOR, "button[name=end]"), "one session", 10)
+        wait_until(lambda: not browser.driver.find_elements(By.CSS_SELECTOR, "button[name=end]"), "one session")
         other.open(gate.url("wiki.localhost"))
         other.wait_for_url(provider.url)
     assert "this browser" in sessions_of(browser, gate)
@@ -170,7 +170,7 @@ def test_it_works_without_javascript(browser: Browser, gate: RunningGate) -> Non
         assert displayed(browser)[0] == "Grafana"
         browser.picture("portal-favourite")
         browser.click(".star")
-        wait_until(lambda: "Favourites" not in browser.text, "no favourite any more", 10)
+        wait_until(lambda: "Favourites" not in browser.text, "no favourite any more")
         address = browser.find("#address")
         address.send_keys("closed.localhost")
         address.send_keys(Keys.ENTER)

@@ -20,6 +20,7 @@ from tests.support.certs import certificate_files
 from tests.support.children import free_port
 from tests.support.client_certificates import Issued, authority
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.eventually import PATIENCE
 from tests.support.fork_server import python
 from tests.support.gate import HTML, GateBuilder, RunningGate, sign_in
 from tests.support.options import MINIMAL
@@ -165,7 +166,7 @@ async def test_limits_change_for_connections_that_are_open(gate: RunningGate) ->
     reload(gate, timeout_idle="300ms")
     reader, writer = idle
     writer.write(b"GET /ping HTTP/1.1\r\nHost: open.localhost\r\n\r\n")
-    assert (await asyncio.wait_for(reader.read(), 10)).startswith(b"HTTP/1.1 200")  # read() ends when gate closes
+    assert (await asyncio.wait_for(reader.read(), PATIENCE)).startswith(b"HTTP/1.1 200")  # read() ends when gate closes
     writer.close()
 
 
@@ -270,9 +271,9 @@ def test_a_hangup_before_gate_is_ready_does_not_end_it(tmp_path: Path, upstream:
     builder = GateBuilder("http://127.0.0.1:9").route("open.localhost", to=upstream.url, allow_public_unauthenticated_access=True)
     config = builder.write(tmp_path, certificate_files(tmp_path, "authenticate.localhost", "open.localhost"))
     with python("manage.py", "rungate", "-config", config) as child:
-        child.wait_for(lambda: _ignores_hangups(child.process.pid), "it ignores SIGHUP", 60)
+        child.wait_for(lambda: _ignores_hangups(child.process.pid), "it ignores SIGHUP")
         child.process.send_signal(signal.SIGHUP)
-        child.wait_for(lambda: any(entry["event"] == "gate is ready" for entry in child.events), "gate is ready", 60)
+        child.wait_for(lambda: any(entry["event"] == "gate is ready" for entry in child.events), "gate is ready")
 
 
 def _ignores_hangups(pid: int) -> bool:
@@ -322,7 +323,7 @@ def test_the_log_never_shows_a_secret(provider: DevelopmentProvider, upstream: S
         assert all(name in gate.child.output for name in SECRETS)
         assert shows_a_secret(gate.child.output) == []
     with python("manage.py", "rungate", "-config", gate.config_file) as child:
-        child.wait_for_line("startup failed", 60)
+        child.wait_for_line("startup failed")
         assert shows_a_secret(child.output) == []
 
 

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.support.children import free_port
+from tests.support.eventually import PATIENCE
 from tests.support.fork_server import python
 from tests.support.options import MINIMAL
 from tests.support.upstream import Exchange, RawUpstream, SampleUpstream
@@ -75,11 +76,11 @@ async def test_a_stop_lets_a_running_request_end(number: signal.Signals, tmp_pat
             child.wait_for_line("gate is ready")
             async with httpx.AsyncClient(trust_env=False) as client:
                 requested = asyncio.ensure_future(client.get(f"http://127.0.0.1:{port}/", headers={"Host": "app.example.com"}))
-                await asyncio.wait_for(started.wait(), 10)
+                await asyncio.wait_for(started.wait(), PATIENCE)
                 child.process.send_signal(number)
                 await asyncio.sleep(0.05)
                 may_end.set()
-                assert (await asyncio.wait_for(requested, 10)).text == "first!"
+                assert (await asyncio.wait_for(requested, PATIENCE)).text == "first!"
             assert await asyncio.to_thread(child.process.wait, 15) == 0
         assert "gate stopped" in child.output
         assert "Traceback" not in child.output

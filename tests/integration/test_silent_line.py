@@ -115,6 +115,6 @@ async def test_a_session_that_ended_unheard_is_served_no_longer_than_promised(
         await stage.end_session()
         assert await until(503) <= {None, 200, 503}
         for child in stage.decides:
-            child.wait_for_line("replica exceeded staleness limit", 30)
+            child.wait_for_line("replica exceeded staleness limit")
         stage.line.restore()
         assert await until(302) <= {302, 503}, "no request is allowed any more"

@@ -53,7 +53,7 @@ async def running(
     builder.setting(**{"timeout_idle": "2s", "default_upstream_timeout": "10m", **settings})
     config = builder.write(directory, certificate_files(directory, APP))
     with manage("rungate", "-config", config) as child:
-        child.wait_for_line("gate is ready", 60)
+        child.wait_for_line("gate is ready")
         yield builder.port, child
 
 

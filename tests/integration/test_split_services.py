@@ -23,7 +23,7 @@ from foundation.rpc.shared_secret import SharedSecret
 from foundation.values import Url
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE, eventually
 from tests.support.gate import sign_in, status_or_cut
 from tests.support.options import make_options
 from tests.support.postgresql import PostgresServer
@@ -176,7 +176,7 @@ async def test_portal_is_the_same_with_remote_authorizer(split: Split, tmp_path:
     requesting = tmp_path / "asking.yaml"
     requesting.write_text(yaml.safe_dump({**config, "address": f"127.0.0.1:{port}", "authorize_service_url": authorize}))
     with split.run("authenticate", requesting) as child:
-        child.wait_for_line("gate is ready", 60)
+        child.wait_for_line("gate is ready")
         for user, titles in expected.items():
             async with split.client() as browser:
                 await sign_in(browser, split.url(), user)
@@ -214,7 +214,7 @@ async def test_an_open_stream_ends_with_the_session_and_with_the_group(split, tm
                 for _ in range(10):
                     await anext(chunks)
                 await withdraw()
-                await asyncio.wait_for(to_the_end(chunks), 10)
+                await asyncio.wait_for(to_the_end(chunks), PATIENCE)
     await broker.close()
 
 

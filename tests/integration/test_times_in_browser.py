@@ -67,7 +67,7 @@ def test_times_in_browser_or_server_zone(browser: Browser, gate: RunningGate, na
         browser.open(gate.url("authenticate.localhost", path))
         return browser.driver.execute_script(TIMES)
 
-    wait_until(lambda: bool(displayed()), f"times on the page {name}", 20)
+    wait_until(lambda: bool(displayed()), f"times on the page {name}")
     if link:
         browser.open(browser.find(link).get_attribute("href") or "")
     times = browser.driver.execute_script(TIMES)
@@ -87,7 +87,7 @@ def test_decisions_stand_under_the_hours_of_the_browser_s_zone_or_of_the_one_tha
         return {element.text.split(" ", 1)[1] for element in browser.driver.find_elements("css selector", "#content h3 time")}
 
     browser.open(log)
-    wait_until(lambda: browser.find("#zone").get_attribute("value") == "Asia/Tokyo" and hours() == {"JST"}, "hours of Tokyo", 20)
+    wait_until(lambda: browser.find("#zone").get_attribute("value") == "Asia/Tokyo" and hours() == {"JST"}, "hours of Tokyo")
     browser.picture("times-decisions")
     with browser.without_scripts():
         browser.open(log)

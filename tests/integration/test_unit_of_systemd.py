@@ -55,7 +55,7 @@ async def test_gate_needs_nothing_that_the_unit_keeps_out(
     before = confined(readable=[tmp_path], writable=[data], filter_of_calls=tmp_path / "calls")
     environment = clean_environment(PYTHONDONTWRITEBYTECODE="1")
     with Child(*before, sys.executable, "manage.py", "rungate", "-config", config, environment=environment) as gate:
-        gate.wait_for_line("gate is ready", 60)
+        gate.wait_for_line("gate is ready")
         async with httpx.AsyncClient(transport=LoopbackTransport(verify=certificates.client_context()), timeout=30) as client:
             page = await sign_in(client, builder.url(APP, "/x"), "alice")
             assert page.status_code == 200, gate.output

@@ -156,7 +156,7 @@ async def test_it_runs_as_the_image_runs_it_on_a_read_only_root(
 
     assert not is_healthy()
     with Child(*before, "gate", "run", "-config", config, environment=clean_environment(**granted)) as child:
-        child.wait_for(is_healthy, "its health check", 60)
+        child.wait_for(is_healthy, "its health check")
         async with httpx.AsyncClient(transport=LoopbackTransport(verify=certificates.client_context())) as client:
             page = await sign_in(client, builder.url(APP, "/x"), "alice")
             assert page.status_code == 200

@@ -105,7 +105,7 @@ class Browser:
         """Click on a submit button and wait for the next page, which may have the same URL."""
         before = self._document()
         self.click(selector)
-        wait_until(lambda: self._document() != before, f"the page that answers {selector}", 10)
+        wait_until(lambda: self._document() != before, f"the page that answers {selector}")
 
     def _is_read(self, beginning: str) -> bool:
         read = self._on_one_page(lambda: str(self.driver.execute_script(ADDRESS_OF_READ)), "a page that is read")
@@ -130,7 +130,7 @@ class Browser:
                     raise
             return bool(found)
 
-        wait_until(looked, f"{what} on {self.driver.current_url}", 10)
+        wait_until(looked, f"{what} on {self.driver.current_url}")
         return found[0]
 
     @contextmanager
@@ -152,7 +152,7 @@ class Browser:
         Chromium reports the new URL before the new page replaces the old one, so the page itself is queried as well.
         """
         try:
-            wait_until(lambda: self.url.startswith(beginning) and self._is_read(beginning), f"a page at {beginning}", 10)
+            wait_until(lambda: self.url.startswith(beginning) and self._is_read(beginning), f"a page at {beginning}")
         except AssertionError as error:
             raise AssertionError(f"{error}; at {self.url}:\n{self.text}") from None
 

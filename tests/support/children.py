@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tests.support.eventually import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 POLL = 0.02  # seconds
 
@@ -63,7 +65,7 @@ def clean_environment(**more: str) -> dict[str, str]:
     return {name: os.environ[name] for name in inherited if name in os.environ} | {"PYTHONUNBUFFERED": "1"} | more
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout: float = 20) -> None:
+def wait_until(condition: Callable[[], bool], what: str, timeout: float = PATIENCE) -> None:
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
@@ -135,7 +137,7 @@ class Child:
             self._lines_read += len(new)
             return list(self._events)
 
-    def wait_for(self, condition: Callable[[], bool], what: str, timeout: float = 20) -> None:
+    def wait_for(self, condition: Callable[[], bool], what: str, timeout: float = PATIENCE) -> None:
         """As wait_until, but fail with the child's output if it exits."""
         is_met = False
 
@@ -154,7 +156,7 @@ class Child:
         if not condition():
             raise AssertionError(f"ended with status {self.process.returncode} before {what}; it said:\n{self.output}")
 
-    def wait_for_line(self, text: str, timeout: float = 20) -> str:
+    def wait_for_line(self, text: str, timeout: float = PATIENCE) -> str:
         self.wait_for(lambda: any(text in line for line in self.lines), f"a line with {text!r}", timeout)
         return next(line for line in self.lines if text in line)
 

@@ -25,7 +25,7 @@ class Cognito:
         self.url = f"http://127.0.0.1:{port}"
         self.child = Child.python("-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port))
         self._client = httpx.Client(base_url=self.url, headers={"Authorization": CREDENTIALS}, trust_env=False, timeout=20)
-        self.child.wait_for(self._answers, "moto answers", 60)
+        self.child.wait_for(self._answers, "moto answers")
 
     def _answers(self) -> bool:
         try:

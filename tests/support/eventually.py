@@ -4,7 +4,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 
-PATIENCE = 30.0  # seconds
+PATIENCE = 60.0  # seconds; machines stall
 
 
 async def eventually(condition: Callable[[], object], what: str = "") -> None:

@@ -61,8 +61,8 @@ class ExternalEnvoy:
     def begin(self) -> None:
         child = manage("rungate", "-config", self.directory / "gate.yaml")
         self.gate.append(child)
-        child.wait_for_line("gate is ready", 60)
-        child.wait_for(self._answers, "the Envoy is answered", 60)
+        child.wait_for_line("gate is ready")
+        child.wait_for(self._answers, "the Envoy is answered")
 
     def end(self) -> None:
         self.gate[-1].stop(signal.SIGKILL)

@@ -36,12 +36,11 @@ from examples.demo.loopback import LoopbackTransport
 from tests.support.certs import CertificateFiles, certificate_files
 from tests.support.children import clean_environment, free_port
 from tests.support.development_provider import pick_user
-from tests.support.eventually import eventually_equal
+from tests.support.eventually import PATIENCE, eventually_equal
 from tests.support.fork_server import manage, python
 
 AUTHENTICATE_HOST = "authenticate.localhost"
 HTML = {"Accept": "text/html"}
-PATIENCE = 30  # seconds; only a failing test waits that long, or one on a stalled machine
 
 # Builds the Python arguments that serve gate on a port, optionally with certificates; the configuration is in the environment.
 ServerCommand = Callable[[int, CertificateFiles], tuple[str | Path, ...]]
@@ -132,7 +131,7 @@ class RunningGate:
         else:
             self.child = python(*command(builder.listens, certificates), environment={**variables, "GATE_CONFIG": str(config_file)})
         try:
-            self.child.wait_for(self._answers, "gate answers /ping", 60)
+            self.child.wait_for(self._answers, "gate answers /ping")
             if command is None and builder.settings.get("data_plane") == "envoy":
                 self.wait_for_event("gate is ready")  # Envoy listens before it can forward
         except BaseException:

@@ -22,7 +22,7 @@ class McpServer:
         return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
-        self.child.wait_for(self._answers, "the MCP server listens", 60)
+        self.child.wait_for(self._answers, "the MCP server listens")
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -56,7 +56,7 @@ class ReferenceServers:
                 self.ports[name] = free_port()
                 stack.enter_context(start(self.ports[name]))
             for name, port in self.ports.items():
-                wait_until(partial(is_there, port), f"{name} answers", 60)
+                wait_until(partial(is_there, port), f"{name} answers")
             self._stack = stack.pop_all()
         return self
 

@@ -94,7 +94,7 @@ class Split:
             for services, number in self.instances():
                 self.begin(services, number)
             for child in self.children.values():
-                child.wait_for_line("gate is ready", 60)
+                child.wait_for_line("gate is ready")
         except BaseException:
             self._stack.close()
             raise
@@ -121,7 +121,7 @@ class Split:
             yield
         finally:
             for child in [self.begin(each, number) for each in services]:
-                child.wait_for_line("gate is ready", 60)
+                child.wait_for_line("gate is ready")
 
     def client(self, **options: Any) -> httpx.AsyncClient:
         """Return a client whose requests alternate between the instances of a service."""

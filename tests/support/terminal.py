@@ -44,14 +44,14 @@ class Terminal:
             return question in self.screen[self._answered :] and self.screen.endswith((": ", "? ", "] ", ". "))
 
         try:
-            wait_until(waits, question, 30)
+            wait_until(waits, question)
         except AssertionError as error:
             raise AssertionError(f"{question} is not in {self.screen[-600:]!r}") from error
         self._answered = len(self.screen)
         os.write(self._terminal, answer.encode() + b"\n")
 
     def sees(self, text: str, times: int = 1) -> None:
-        wait_until(lambda: self.screen.count(text) >= times, f"{text} {times} times in {self.screen[-600:]!r}", 30)
+        wait_until(lambda: self.screen.count(text) >= times, f"{text} {times} times in {self.screen[-600:]!r}")
 
     def interrupt(self) -> None:
         """Press Ctrl-C."""

@@ -10,7 +10,7 @@ from databroker.replica import EVERYTHING, UNKNOWN, Replica
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from tests.support.brokers import DisturbedBroker
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE, eventually
 
 NOW = 1_700_000_000.0
 
@@ -439,7 +439,7 @@ async def test_a_replica_that_is_behind_another_waits_for_it(world):
     await world.settle()
     assert not waiting.done()
     await world.store.delete(SESSION, "a")
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, PATIENCE)
     assert await world.replica.get(SESSION, "a") is None
 
 

@@ -5,6 +5,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from foundation.tasks import gather_limited, spawn
+from tests.support.eventually import PATIENCE
 
 
 async def test_unreferenced_task_runs_to_completion() -> None:
@@ -16,7 +17,7 @@ async def test_unreferenced_task_runs_to_completion() -> None:
 
     spawn(work(), name="work")
     gc.collect()
-    await asyncio.wait_for(done.wait(), 20)
+    await asyncio.wait_for(done.wait(), PATIENCE)
 
 
 async def test_a_failure_is_logged_with_the_name_of_the_task() -> None:

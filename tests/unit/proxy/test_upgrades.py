@@ -7,10 +7,10 @@ import pytest
 from foundation.errors import UpstreamError
 from proxy.forwarding.http_forwarding import ForwardResult, StreamHandle, TerminationReason
 from proxy.upgrades import HandshakeRefused, SpdyOffer
+from tests.support.eventually import PATIENCE
 from tests.unit.proxy.forwarding.test_tunnel import Recorder
 
 ANSWER = [(b"Upgrade", b"SPDY/3.1"), (b"Connection", b"Upgrade"), (b"X-Stream-Protocol-Version", b"v4.channel.k8s.io")]
-SOON = 10.0  # seconds
 
 
 class Upgraded:
@@ -40,7 +40,7 @@ class Upgraded:
         await asyncio.gather(self.task, return_exceptions=True)
 
     async def ended(self):
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.shield(self.task)
         return self.result
 
@@ -95,7 +95,7 @@ async def test_the_listener_and_a_client_that_leaves_end_it():
 async def test_unexpected_response_opens_no_tunnel(answer):
     async with Upgraded(answer=answer) as upgraded:
         with pytest.raises(UpstreamError):
-            await asyncio.wait_for(upgraded.task, 5)  # what opened a tunnel would go on
+            await asyncio.wait_for(upgraded.task, PATIENCE)  # what opened a tunnel would go on
         assert not hasattr(upgraded, "client")
 
 

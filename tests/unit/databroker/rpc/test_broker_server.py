@@ -14,6 +14,7 @@ from databroker.rpc import databroker_pb2 as pb
 from databroker.rpc.broker_server import DataBrokerRpc
 from databroker.store.memory import MemoryStore
 from foundation.errors import BadRequest, BrokerError
+from tests.support.eventually import PATIENCE
 
 
 class Context:
@@ -106,7 +107,7 @@ async def test_store_failure_ends_stream_after_its_last_record(rpc, store):
     assert changes_in(answers) == [(USER, "a", True)]
     await store.close()
     with pytest.raises(BrokerError):
-        await asyncio.wait_for(to_the_end(stream), 5)
+        await asyncio.wait_for(to_the_end(stream), PATIENCE)
 
 
 async def to_the_end(stream: AsyncIterator[pb.SyncResponse]) -> None:

@@ -15,7 +15,7 @@ from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
 from tests.support.children import free_port
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE, eventually
 from tests.support.options import make_options
 from tests.support.rpc import client_of, remote_broker, serve_broker
 
@@ -72,7 +72,7 @@ async def test_a_client_learns_of_a_restart_even_where_the_numbers_fit(options):
     server = await serve_broker(options, second, port=port)
     await client.server_version()  # the connection is back
     with pytest.raises(ResyncRequired) as raised:
-        await asyncio.wait_for(anext(client.changes(position)), 10)
+        await asyncio.wait_for(anext(client.changes(position)), PATIENCE)
     assert raised.value.version == 5
     assert isinstance(raised.value.version, SyncPosition)
     await client.close()
@@ -97,7 +97,7 @@ async def test_restart_under_open_stream_is_reported(options):
     await server.stop()
     server = await serve_broker(options, MemoryStore(), port=port)
     with pytest.raises(BrokerError):
-        await asyncio.wait_for(following, 10)
+        await asyncio.wait_for(following, PATIENCE)
     await client.close()
     await server.stop()
 

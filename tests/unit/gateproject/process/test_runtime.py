@@ -20,9 +20,8 @@ from gateproject.process.metrics_listener import MetricsListener
 from gateproject.process.reload import Reload
 from gateproject.process.rpc import NoRpc
 from gateproject.process.runtime import Runtime
+from tests.support.eventually import PATIENCE
 from tests.support.options import make_options
-
-SOON = 10.0  # seconds; a bound for what must happen, never a measure
 
 
 @pytest.fixture
@@ -53,7 +52,7 @@ async def test_open_streams_are_reevaluated_during_directory_handover(running: R
     streams = running._resources.streams
     before = streams.change_count
     reload = asyncio.create_task(running.reload())
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE):
         await is_handing_over.wait()
     reload.cancel()
     assert streams.change_count == before + 1
@@ -74,7 +73,7 @@ async def test_a_reload_while_the_parts_are_started_comes_after_that(running: Ru
     monkeypatch.setattr(DataBrokerService, "start", start)
     monkeypatch.setattr(Runtime, "_reload", reload)
     starting = asyncio.create_task(running._start())
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE):
         await is_starting.wait()
         reloading = asyncio.create_task(running.reload())
         for _ in range(10):
@@ -102,7 +101,7 @@ async def test_the_configuration_is_followed_after_a_reload_that_failed_in_some_
     world = running.services
     following = asyncio.create_task(running._follow_configuration())
     with capture_logs() as logs:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE):
             await again.wait()
     following.cancel()
     assert logs[0]["event"] == "configuration reload failed"

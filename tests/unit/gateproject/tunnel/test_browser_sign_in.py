@@ -9,10 +9,10 @@ import pytest
 
 from gateproject.tunnel.browser_sign_in import ROOT, owned_by_other_user, sign_in
 from gateproject.tunnel.tls_connection import TunnelError
+from tests.support.eventually import PATIENCE
 from tests.support.other_user import OTHER, echo_process
 from tests.support.tunnel_server import ServerConnection, TunnelServer
 
-SOON = 10.0  # seconds
 PAGE = "https://auth.localhost/.gate/sign_in?a=b"
 
 
@@ -35,7 +35,7 @@ async def browse(url: str, method: str = "GET") -> bytes:
 async def test_user_is_redirected_to_the_page_and_token_returns(tmp_path):
     displayed: asyncio.Queue[str] = asyncio.Queue()
     with TunnelServer(tmp_path, offering(PAGE)) as server:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE):
             signing_in = asyncio.ensure_future(sign_in("db.localhost", 5432, server.url, server.context, displayed.put_nowait))
             assert await displayed.get() == PAGE
             head = server.heads[0].decode()
@@ -62,7 +62,7 @@ async def test_user_is_redirected_to_the_page_and_token_returns(tmp_path):
 async def test_connection_of_another_local_user_is_rejected(tmp_path):
     displayed: asyncio.Queue[str] = asyncio.Queue()
     with TunnelServer(tmp_path, offering(PAGE)) as server:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE):
             signing_in = asyncio.ensure_future(sign_in("db.localhost", 5432, server.url, server.context, displayed.put_nowait, OTHER + 1))
             await displayed.get()
             back = urlsplit(parse_qs(urlsplit(server.heads[0].decode().split(" ")[1]).query)["gate_redirect_uri"][0])

@@ -10,9 +10,8 @@ import pytest
 from foundation.values import Url
 from gateproject.tunnel import tls_connection
 from gateproject.tunnel.tls_connection import TunnelError, connect, send_request
+from tests.support.eventually import PATIENCE
 from tests.support.tunnel_server import ServerConnection, TunnelServer
-
-SOON = 10.0  # seconds
 
 
 class Receiver(asyncio.Protocol):
@@ -45,7 +44,7 @@ async def test_data_received_after_half_close_arrives(tmp_path):
         opened.write(b"CONNECT a:1 HTTP/1.1\r\n\r\n")
         opened.write(b"everything")
         opened.write_eof()
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE):
             await receiver.has_ended.wait()
         assert (b"".join(received), receiver.data) == (b"everything", b"late " * 100_000)
         opened.close()
@@ -64,7 +63,7 @@ async def test_data_sent_after_peer_half_close_arrives(tmp_path):
         receiver = Receiver()
         opened = await connect(server.url, server.context, receiver)
         opened.write(b"CONNECT a:1 HTTP/1.1\r\n\r\n")
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE):
             await receiver.has_ended.wait()
             opened.write(b"one more thing")
             opened.write_eof()
@@ -88,7 +87,7 @@ async def test_unresponsive_server_is_abandoned(monkeypatch):
         came = asyncio.get_running_loop().create_future()
         with pytest.raises(TunnelError, match="did not respond"):
             await connect(Url("https", "gate.localhost", server.sockets[0].getsockname()[1]), ssl.create_default_context(), Receiver())
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE):
             reader, writer = await came
             with contextlib.suppress(ConnectionError):
                 while await reader.read(4096):

@@ -6,9 +6,8 @@ import pytest
 
 from gateproject.tunnel.token_file import TokenFile
 from gateproject.tunnel.tunnel_client import SignInRequired, TunnelClient
+from tests.support.eventually import PATIENCE
 from tests.support.tunnel_server import ServerConnection, TunnelServer
-
-SOON = 15.0  # seconds
 
 
 def gate(spoken: ServerConnection) -> None:
@@ -38,7 +37,7 @@ class Stage:
 
     async def echoed(self, data: bytes) -> bytes:
         server = await asyncio.get_running_loop().create_server(self.tunnels.accept, "127.0.0.1", 0)
-        async with server, asyncio.timeout(SOON):
+        async with server, asyncio.timeout(PATIENCE):
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
             writer.write(data)
             writer.write_eof()

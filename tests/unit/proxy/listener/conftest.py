@@ -40,7 +40,7 @@ class Canary:
         return self.state["calls"]
 
     def wait_for(self, key: str, value: int = 1) -> None:
-        wait_until(lambda: self.state[key] >= value, f"{key} is {value}", 5)
+        wait_until(lambda: self.state[key] >= value, f"{key} is {value}")
 
 
 def start(directory: Path, *arguments: str, host: str = "127.0.0.1", **settings: object) -> tuple[Child, int]:

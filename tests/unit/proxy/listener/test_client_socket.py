@@ -20,7 +20,7 @@ def test_kernel_buffers_little_for_slow_reader(canary):
             same, sent = (same + 1, sent) if now == sent > 0 else (0, now)
             return same == 5
 
-        wait_until(has_stopped, "the application waits", 10)
+        wait_until(has_stopped, "the application waits")
         # Twice what may be unsent (the kernel counts in pieces of 64 KiB), one write of the application, and the client's window.
         assert sent <= 2 * listener_limits.NOTSENT_LOWAT_BYTES + 3 * 65536
 

@@ -15,6 +15,7 @@ from proxy.listener.http1.http1_channel import Channel
 from proxy.listener.listener_context import ListenerContext, default_settings
 from proxy.listener.server import drain
 from tests.support.children import Child, clean_environment, free_port, wait_until
+from tests.support.eventually import PATIENCE
 from tests.support.raw_http import RawClient, exchange
 from tests.unit.proxy.listener.conftest import start
 
@@ -154,7 +155,7 @@ async def test_endless_request_is_cancelled_after_drain():
     assert len(context.exchanges) == 1
     await asyncio.sleep(0)
     stopping = asyncio.gather(drain(context, 0.01))
-    await asyncio.wait_for(ended.wait(), 2)
+    await asyncio.wait_for(ended.wait(), PATIENCE)
     channel.connectionLost()
     await stopping
     # Not an application error: the client may retry, and no operator is alerted.

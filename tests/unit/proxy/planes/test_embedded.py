@@ -18,6 +18,7 @@ from proxy.planes.open_streams import OpenStreams
 from proxy.planes.tracked_stream import open_stream
 from proxy.verdict import RequestDecision
 from tests.support.asgi import CURL, NAVIGATION, SCRIPT, Answer, chunked_receive, incoming_from
+from tests.support.eventually import PATIENCE
 from tests.support.proxied import proxied
 from tests.support.signed_in import sign_in
 from tests.support.upstream import Exchange, RawUpstream
@@ -142,7 +143,7 @@ async def test_an_upstream_that_does_not_answer_in_time_is_504(tmp_path: Path) -
         await conversation.ended()
 
     async with proxied(tmp_path, {**PUBLIC, "timeout": "40ms"}, canary=RawUpstream(script=silent)) as gate:
-        assert (await asyncio.wait_for(gate.send(URL), 5)).status == 504
+        assert (await asyncio.wait_for(gate.send(URL), PATIENCE)).status == 504
 
 
 async def test_an_ended_session_is_refused_at_its_next_request(tmp_path: Path) -> None:
@@ -239,9 +240,9 @@ async def test_a_stream_ends_with_its_session(tmp_path: Path) -> None:
         answer = Recorded()
         incoming = incoming_from(URL, headers={"cookie": ann.cookie("app.example.com")})
         forwarding = asyncio.ensure_future(gate.plane(incoming, chunked_receive(), answer.send))
-        await asyncio.wait_for(answer.has_body.wait(), 5)
+        await asyncio.wait_for(answer.has_body.wait(), PATIENCE)
         gate.streams.on_change(RecordChange(9, "session", ann.session.id, None))
-        await asyncio.wait_for(forwarding, 5)
+        await asyncio.wait_for(forwarding, PATIENCE)
     assert answer.was_aborted
     assert not answer.ended
 
@@ -280,9 +281,9 @@ async def test_request_with_session_ending_before_response_is_401(tmp_path: Path
     async with proxied(tmp_path, ANYONE, canary=RawUpstream(script=silent)) as gate:
         ann = await sign_in(gate.broker, gate.options)
         pending = asyncio.ensure_future(gate.send(URL, headers={"cookie": ann.cookie("app.example.com")}))
-        await asyncio.wait_for(received.wait(), 5)
+        await asyncio.wait_for(received.wait(), PATIENCE)
         gate.streams.on_change(RecordChange(9, "session", ann.session.id, None))
-        assert (await asyncio.wait_for(pending, 5)).status == 401
+        assert (await asyncio.wait_for(pending, PATIENCE)).status == 401
 
 
 class Recorded(Answer):

@@ -9,6 +9,7 @@ from proxy.forwarding.http_forwarding import ABORT
 from proxy.forwarding.tunnel import TunnelSide
 from proxy.third_party_asgi.websocket_client import DENIAL, MAX_QUEUED_BYTES, AsgiWebsocketClient
 from proxy.websocket.frames import BINARY, CLOSE, PING, PONG, TEXT, FrameMessage, close_frame
+from tests.support.eventually import PATIENCE
 from tests.support.websockets import frames_in, from_server
 from tests.unit.proxy.third_party_asgi.test_strict_scope import WEBSOCKET
 
@@ -146,9 +147,9 @@ async def test_back_pressure_pauses_the_other_side() -> None:
     await asyncio.sleep(0.01)
     assert not hearing.done()
     server.client.resume_reading()
-    await asyncio.wait_for(hearing, 5)
+    await asyncio.wait_for(hearing, PATIENCE)
     server.client.abort()
-    await asyncio.wait_for(pumping, 5)
+    await asyncio.wait_for(pumping, PATIENCE)
     assert server.sent[-1]["type"] == "websocket.close"
 
 

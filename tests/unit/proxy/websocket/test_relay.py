@@ -14,8 +14,6 @@ from tests.support.websockets import ACCEPT, BINARY, CLOSE, PING, TEXT, frames_i
 from tests.unit.proxy.test_upgrades import Upgraded
 from tests.unit.proxy.websocket.test_handshake import ANSWER, offer
 
-SOON = 3.0  # seconds
-
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch):

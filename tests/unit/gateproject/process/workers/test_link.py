@@ -16,9 +16,7 @@ from gateproject.process.workers.link import (
     WorkerUnavailable,
     terminate_when_closed,
 )
-from tests.support.eventually import eventually
-
-SOON = 10.0
+from tests.support.eventually import PATIENCE, eventually
 
 
 class Gate:
@@ -53,7 +51,7 @@ async def gate(tmp_path: Path) -> AsyncIterator[Gate]:
     for task in made.tasks:
         task.cancel()
     await asyncio.wait(made.tasks)
-    await made.links.stop(SOON)
+    await made.links.stop(PATIENCE)
 
 
 async def double(number: int) -> int:
@@ -70,7 +68,7 @@ async def test_each_worker_is_queried_and_answers(gate: Gate) -> None:
     assert not gate.links.all_ready.is_set()
     await gate.worker(3, double=double)
     assert gate.links.all_ready.is_set()
-    answers = await gate.links.request_all("double", 21, SOON)
+    answers = await gate.links.request_all("double", 21, PATIENCE)
     assert {link.number: answer for link, answer in answers.items()} == {2: 42, 3: 42}
 
 
@@ -87,7 +85,7 @@ async def test_ended_worker_is_detected_immediately(gate: Gate) -> None:
     pending = asyncio.create_task(gate.links.request_all("ask", 1, 60))
     await asyncio.sleep(0.05)
     task.cancel()
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE):
         ((_, answer),) = (await pending).items()
     assert isinstance(answer, WorkerUnavailable)
     assert (gate.ended, gate.links.serving) == ([2], {})
@@ -99,7 +97,7 @@ async def test_no_worker_starts_with_replaced_configuration(gate: Gate) -> None:
         await asyncio.sleep(0.1)
         assert not begins.done()
         gate.configuration = SimpleNamespace(name="the next")
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE):
         link, _ = await begins
     assert link.configuration.name == "the next"
 
@@ -112,6 +110,6 @@ async def test_process_ends_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> 
     await asyncio.sleep(0)
     assert not ended.is_set()
     os.close(held)
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE):
         await ended.wait()
     os.close(life)

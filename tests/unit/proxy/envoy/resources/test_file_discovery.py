@@ -17,6 +17,7 @@ from proxy.envoy.resources import file_discovery
 from proxy.envoy.resources.bootstrap import CLUSTERS, LISTENERS, Json
 from proxy.envoy.resources.certificate_secrets import StapledCertificate
 from proxy.envoy.resources.file_discovery import ConfigurationRejected, Discovery, certificate_file
+from tests.support.eventually import PATIENCE
 
 GATE_LISTENERS = [{"name": "edge"}]
 CLUSTER = '{"name": "upstream-1"}'
@@ -54,7 +55,7 @@ async def admin(path: Path, *states: Json) -> AsyncIterator[None]:
         yield
     finally:
         server.close()
-        await asyncio.wait_for(asyncio.gather(*filter(None, conversations)), 10)
+        await asyncio.wait_for(asyncio.gather(*filter(None, conversations)), PATIENCE)
 
 
 def state(version: str, *clusters: str, error: dict[str, str] | None = None, gone: str | None = None) -> Json:

@@ -64,7 +64,7 @@ def test_unread_download_blocks_send(canary):
             return 0 < before == sent[0]
 
         canary.wait_for("sent")
-        wait_until(has_stopped, "the application waits", 5)
+        wait_until(has_stopped, "the application waits")
         assert sent[0] < KERNEL_BYTES
         client._until(b"\r\n\r\n")
         for _ in range(4096):
@@ -236,7 +236,7 @@ def test_request_is_counted_once_on_completion(canary, data, reported):
             client.response(method)
         except Broken:
             assert b"fail-midway" in data
-    wait_until(lambda: counted(canary), "it is counted", 5)
+    wait_until(lambda: counted(canary), "it is counted")
     assert counted(canary) == [reported]
 
 
@@ -245,15 +245,15 @@ def test_malformed_body_is_counted_by_its_error_status(canary):
         client.send(b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n")
         canary.wait_for("received", 4)
         assert client.send(b"Z\r\n").response().status == 400
-    wait_until(lambda: counted(canary), "it is counted", 5)
+    wait_until(lambda: counted(canary), "it is counted")
     assert counted(canary) == [["POST", 400, 4, 0]]
 
 
 def test_disconnect_before_response_is_counted_as_499(canary):
     with canary.connect() as client:
         client.send(b"GET /disconnect HTTP/1.1\r\nHost: x\r\n\r\n")
-        wait_until(lambda: canary.calls, "it has begun", 5)
-    wait_until(lambda: counted(canary), "it is counted", 5)
+        wait_until(lambda: canary.calls, "it has begun")
+    wait_until(lambda: counted(canary), "it is counted")
     assert counted(canary) == [["GET", 499, 0, 0]]
 
 
@@ -262,5 +262,5 @@ def test_timeout_is_counted_by_its_status(hasty):
         assert client.send(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n").response().status == 503
     with hasty.connect() as client:
         assert client.send(b"GET / HTT").response().status == 408
-    wait_until(lambda: len(counted(hasty)) == 1, "one is counted", 5)
+    wait_until(lambda: len(counted(hasty)) == 1, "one is counted")
     assert counted(hasty) == [["", 408, 0, 0]]  # /never has ten seconds to notice
