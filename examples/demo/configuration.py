@@ -120,6 +120,7 @@ def write_config(folder: Folder, ports: Ports, upstream_ports: Mapping[str, int]
         "directory_file": str(_write_directory(folder)),
         "admin_allowed_users": [ALICE.email],
         "jwt_claims_headers": ["email", "groups"],
+        "oauth_dynamic_registration": True,  # any MCP client of this machine may register itself
         # The defaults less Strict-Transport-Security, which would outlive the demo in the browser for every port of these names.
         "headers": {"X-Content-Type-Options": "nosniff", "X-Frame-Options": "SAMEORIGIN"},
         "policy": [*(_route(site, ports, upstream_ports[site.name]) for site in SITES), _echo_route(upstream_ports[ECHO])],

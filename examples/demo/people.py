@@ -86,6 +86,19 @@ SITES = (
     ),
     Site("files", "Files", "large downloads and uploads", {"allowed_groups": ["engineering"]}, (ALICE,), "files", passes_identity=True),
     Site("finance", "Finance", "this quarter's numbers", {"allowed_users": [ALICE.email]}, (ALICE,), "money", passes_identity=True),
+    Site(
+        "notes",
+        "Notes",
+        "an MCP server for agents",
+        {
+            "allow_any_authenticated_user": True,
+            "mcp": {"path": "/mcp", "name": "Notes"},
+            "policy": [{"deny": {"and": [{"mcp_tool": {"is": "delete_note"}}, {"groups": {"not_in": ["engineering"]}}]}}],
+        },
+        USERS,
+        "book",
+        passes_identity=True,
+    ),
     Site("public", "Public", "a page that needs no sign-in", {"allow_public_unauthenticated_access": True}, None, "globe"),
 )
 # TCP route at the host of a site; its port is a name only.

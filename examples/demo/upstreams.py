@@ -19,6 +19,7 @@ from aiohttp import web
 
 from examples.demo.assertion import HEADER, AssertionVerifier, Verdict
 from examples.demo.chat import Room
+from examples.demo.notes import Notes
 from examples.demo.people import ECHO, SITES, Site
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -47,6 +48,7 @@ class Application:
         self.base = f":{port}" if port else ""
         self.verifier = AssertionVerifier(issuer, ca_file)
         self.room = Room()
+        self.notes = Notes()
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
         )
@@ -67,6 +69,9 @@ class Application:
     async def talk(self, request: web.Request) -> web.WebSocketResponse:
         return await self.room.visit(request, request[VERDICT])
 
+    async def respond_to_agent(self, request: web.Request) -> web.Response:
+        return await self.notes.respond(request, request[VERDICT])
+
     def rendered(self, request: web.Request, status: int) -> web.Response:
         html = self._templates.get_template(f"{self.site.name}.html").render(
             site=self.site,
@@ -75,6 +80,7 @@ class Application:
             verdict=request[VERDICT],
             headers=displayed_headers(request),
             meanings=CLAIM_MEANINGS,
+            notes=self.notes.by_number,
         )
         return web.Response(text=html, content_type="text/html", status=status, headers={"Cache-Control": "no-store"})
 
@@ -157,6 +163,8 @@ def web_application(site: Site, issuer: str, ca_file: Path) -> web.Application:
         routes += [("GET", "/download", download), ("*", "/upload", upload), ("GET", "/files.js", script)]
     if site.name == "chat":
         routes += [("GET", "/talk", application.talk), ("GET", "/chat.js", script)]
+    if site.name == "notes":
+        routes += [("POST", "/mcp", application.respond_to_agent)]
     web_app = web.Application(middlewares=[application.authorize])
     for method, path, handler in (*routes, ("*", "/{rest:.*}", application.page)):
         web_app.router.add_route(method, path, handler)

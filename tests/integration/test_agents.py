@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import ssl
 from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -12,22 +11,19 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import httpx
-import httpx2
 import pytest
 from mcp import Client
-from mcp.client.auth.oauth2 import OAuthClientProvider
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from mcp.shared.auth import OAuthToken
 
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.eventually import eventually_equal
 from tests.support.gate import AUTHENTICATE_HOST, HTML, GateBuilder, RunningGate, follow
+from tests.support.mcp_client import CALLBACK, ClientStorage, mcp_client, oauth_provider
 from tests.support.mcp_server import McpServer
 from tests.support.upstream import SampleUpstream
 
 TOOLS, OTHER, ECHO = "tools.localhost", "other.localhost", "echo.localhost"
-CALLBACK = "http://127.0.0.1:49152/callback"
-CLIENT = {"id": "ticket-agent", "name": "Ticket agent", "redirect_uris": ["http://127.0.0.1/callback"]}
+CLIENT: dict[str, Any] = {"id": "ticket-agent", "name": "Ticket agent", "redirect_uris": ["http://127.0.0.1/callback"]}
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 PARAMS = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": PARAMS}
@@ -78,59 +74,11 @@ async def allow(gate: RunningGate, browser: httpx.AsyncClient, url: str, user: s
     raise AssertionError(f"no end at {page.url}: {page.text}")
 
 
-class Storage:
-    """Storage of the SDK's client, which gate's operator has registered."""
-
-    def __init__(self, *, is_registered: bool = True) -> None:
-        self.tokens: OAuthToken | None = None
-        self.client: OAuthClientInformationFull | None = None
-        if is_registered:
-            self.client = OAuthClientInformationFull(
-                client_id=CLIENT["id"], redirect_uris=[CALLBACK], token_endpoint_auth_method="none", client_name="Ticket agent"
-            )
-
-    async def get_tokens(self) -> OAuthToken | None:
-        return self.tokens
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        self.tokens = tokens
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return self.client
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self.client = client_info
-
-
-class Loopback(httpx2.AsyncHTTPTransport):
-    """Transport of the SDK's HTTP client that connects every host to this machine."""
-
-    async def handle_async_request(self, request: Any) -> Any:
-        name = request.url.host
-        request.extensions = {**request.extensions, "sni_hostname": name}
-        request.url = request.url.copy_with(host="127.0.0.1")
-        return await super().handle_async_request(request)
-
-
 @asynccontextmanager
-async def sdk_client(gate: RunningGate, storage: Storage, browser: httpx.AsyncClient, host: str = TOOLS) -> AsyncIterator[Client]:
-    answers: list[str] = []
-
-    async def open_browser(url: str) -> None:
-        answers.append(await allow(gate, browser, url, "alice"))
-
-    async def wait_for_callback() -> AuthorizationCodeResult:
-        query = {name: values[0] for name, values in parse_qs(urlsplit(answers[-1]).query).items()}
-        return AuthorizationCodeResult(code=query["code"], state=query.get("state"), iss=query.get("iss"))
-
+async def sdk_client(gate: RunningGate, storage: ClientStorage, browser: httpx.AsyncClient, host: str = TOOLS) -> AsyncIterator[Client]:
     url = gate.url(host, "/mcp")
-    metadata = OAuthClientMetadata(redirect_uris=[CALLBACK], client_name="Ticket agent")
-    auth = OAuthClientProvider(url, metadata, storage, open_browser, wait_for_callback)
-    transport = Loopback(verify=ssl.create_default_context(cafile=str(gate.certificates.authority)))
-    async with (
-        httpx2.AsyncClient(transport=transport, auth=auth, timeout=30) as http,
-        Client(streamable_http_client(url, http_client=http), mode="2026-07-28") as client,
-    ):
+    auth = oauth_provider(url, storage, lambda address: allow(gate, browser, address, "alice"))
+    async with mcp_client(url, gate.certificates.authority, auth=auth) as client:
         yield client
 
 
@@ -145,7 +93,7 @@ async def oauth(gate: RunningGate, path: str, **form: str) -> httpx.Response:
 
 
 async def test_sdk_client_from_discovery_to_revocation(gate: RunningGate) -> None:
-    storage = Storage()
+    storage = ClientStorage(CLIENT["id"])
     async with gate.client() as browser:
         async with sdk_client(gate, storage, browser) as client:
             assert (await client.call_tool("search", {"text": "x"})).content[0].text == "found x"
@@ -167,7 +115,7 @@ async def test_sdk_client_from_discovery_to_revocation(gate: RunningGate) -> Non
 
 
 async def test_sdk_client_registers_itself(gate: RunningGate) -> None:
-    storage = Storage(is_registered=False)
+    storage = ClientStorage()
     async with gate.client() as browser, sdk_client(gate, storage, browser) as client:
         assert (await client.call_tool("search", {"text": "x"})).content[0].text == "found x"
     assert storage.client is not None
@@ -179,7 +127,7 @@ async def _status(gate: RunningGate, token: str, host: str = TOOLS) -> int:
 
 
 async def tokens_of(gate: RunningGate, browser: httpx.AsyncClient, host: str = TOOLS) -> OAuthToken:
-    storage = Storage()
+    storage = ClientStorage(CLIENT["id"])
     async with sdk_client(gate, storage, browser, host) as client:
         await client.list_tools()
     assert storage.tokens is not None

@@ -1,5 +1,6 @@
 """The demo as its visitors see it: `manage.py demo` and a real browser."""
 
+import asyncio
 import hashlib
 import shlex
 import signal
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from mcp import MCPError
 
 from authorize.policy.reasons import Reason
 from examples.demo.configuration import Ports
@@ -17,6 +19,7 @@ from tests.support.browser import Browser, headless_browser
 from tests.support.certs import spki_hash
 from tests.support.children import clean_environment, free_port
 from tests.support.fork_server import python
+from tests.support.mcp_client import ClientStorage, mcp_client, oauth_provider
 
 
 class RunningDemo:
@@ -109,7 +112,7 @@ def test_portal_lists_applications_that_each_user_may_open(demo: RunningDemo, br
     portal = demo.ports.url(AUTHENTICATE_HOST, "/.gate/")
     sign_in(browser, demo, "bob", portal)
     browser.picture("portal-of-bob")
-    assert [each.text for each in browser.driver.find_elements("css selector", ".apps b")] == ["Chat", "Echo", "Hello", "Public"]
+    assert [each.text for each in browser.driver.find_elements("css selector", ".apps b")] == ["Chat", "Echo", "Hello", "Notes", "Public"]
     assert "Finance" not in browser.driver.page_source
 
 
@@ -145,6 +148,35 @@ def test_a_tunnel_for_tcp_opens_by_the_line_that_is_printed(demo: RunningDemo, b
             browser.click("main form button")
             client.sendall(b"through gate")
             assert client.recv(100) == b"through gate"
+
+
+@pytest.mark.parametrize(("user", "tools"), [("alice", ["list_notes", "add_note", "delete_note"]), ("bob", ["list_notes", "add_note"])])
+async def test_agent_connects_by_the_url_that_is_printed(demo: RunningDemo, browser: Browser, user: str, tools: list[str]) -> None:
+    (line,) = [line for line in demo.child.lines if "claude mcp add" in line]
+    url = line.split()[-1]
+    storage = ClientStorage(client_name="Notes agent", redirect_uri=demo.url("public", "/callback"))
+
+    def authorize(address: str) -> str:
+        browser.open(address)
+        pick(browser, demo, user)
+        browser.wait_for_url(demo.ports.url(AUTHENTICATE_HOST, "/.gate/oauth/authorize"))
+        browser.picture("agent-consent")
+        browser.click('button[value="allow"]')
+        pick(browser, demo, user)  # once more: the agent's session has provider tokens of its own
+        browser.wait_for_url(storage.redirect_uri)
+        return browser.url
+
+    auth = oauth_provider(url, storage, lambda address: asyncio.to_thread(authorize, address))
+    async with mcp_client(url, demo.folder / "ca.pem", mode="auto", auth=auth) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == tools
+        assert "Added note" in (await client.call_tool("add_note", {"text": f"written for {user}"})).content[0].text
+        if "delete_note" not in tools:
+            with pytest.raises(MCPError, match="The tool delete_note is not allowed"):
+                await client.call_tool("delete_note", {"number": 1})
+    await asyncio.to_thread(browser.open, demo.url("notes"))
+    browser.picture("notes")
+    assert f"{user}@example.com written for {user}" in browser.find("#notes").text
+    assert browser.find("#mcp-url").text == url
 
 
 def test_public_site_without_sign_in(demo: RunningDemo, browser: Browser) -> None:

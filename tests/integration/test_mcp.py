@@ -2,22 +2,20 @@
 
 import gc
 import json
-import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
-import httpx2
 import pytest
 from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.fork_server import run
 from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.mcp_client import CURRENT, mcp_client
 from tests.support.mcp_server import McpServer
 from tests.support.raw_http import RawClient
 
@@ -28,7 +26,7 @@ POLICY = [
     {"deny": {"mcp_resource": {"not_starts_with": "docs://public/"}}},
     {"deny": {"mcp_prompt": "destroy"}},
 ]
-CURRENT, SESSIONS = "2026-07-28", "legacy"
+SESSIONS = "legacy"
 
 # A client of the SDK that closes while one of its background requests connects leaves that socket to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
@@ -64,24 +62,10 @@ def token(gate: RunningGate) -> str:
     return done.stdout.strip()
 
 
-class Loopback(httpx2.AsyncHTTPTransport):
-    """Transport of the SDK's HTTP client that connects every host to this machine."""
-
-    async def handle_async_request(self, request: Any) -> Any:
-        name = request.url.host
-        request.extensions = {**request.extensions, "sni_hostname": name}
-        request.url = request.url.copy_with(host="127.0.0.1")
-        return await super().handle_async_request(request)
-
-
 @asynccontextmanager
 async def connected(gate: RunningGate, token: str, host: str = TOOLS, mode: str = CURRENT) -> AsyncIterator[Client]:
-    context = ssl.create_default_context(cafile=str(gate.certificates.authority))
-    transport, headers = Loopback(verify=context), {"Authorization": f"Bearer {token}"}
-    async with (
-        httpx2.AsyncClient(transport=transport, headers=headers, timeout=30) as http,
-        Client(streamable_http_client(gate.url(host, "/mcp"), http_client=http), mode=mode) as client,
-    ):
+    headers = {"Authorization": f"Bearer {token}"}
+    async with mcp_client(gate.url(host, "/mcp"), gate.certificates.authority, mode=mode, headers=headers) as client:
         yield client
     gc.collect()  # within this test, which ignores that
 
