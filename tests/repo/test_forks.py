@@ -9,6 +9,7 @@ import pytest
 
 from tests.repo.test_layout import ROOT
 from tests.support import fork_server
+from tests.support.children import wait_until
 
 OUTCOMES = """
 import sys, warnings
@@ -42,17 +43,39 @@ def test_that_warns():
 PASSES = "import time\ndef test_that_passes_too():\n    time.sleep(0.05)\n"
 DIES = "import os\ndef test_that_kills():\n    os._exit(0)\ndef test_that_would_follow():\n    pass\n"
 STOPS = "import pytest\ndef test_that_stops_all():\n    pytest.exit('no more')\n"
+WAITS = """
+import pathlib, subprocess, sys, time
+import pytest
+from tests.support.fork_server import python
+
+@pytest.fixture
+def program():
+    with subprocess.Popen(["sleep", "600"]) as started:
+        yield started
+        started.kill()
+
+def test_that_waits(program):
+    with python("-c", "import time; time.sleep(600)") as child:
+        pathlib.Path("children.tmp").write_text(f"{program.pid} {child.process.pid}")
+        pathlib.Path("children.tmp").rename("children")
+        time.sleep(600)
+"""
 LEAKS = "import atexit, os\ndef test_that_passes():\n    atexit.register(os._exit, 3)\n"
 
 
-def report(directory: Path, *arguments: str, **files: str) -> tuple[int, str]:
+def start(directory: Path, *arguments: str, **files: str) -> "subprocess.Popen[str]":
     for name, content in files.items():
         (directory / f"test_{name}.py").write_text(content)
     (directory / "pytest.ini").write_text("[pytest]\n")
     command = [sys.executable, "-m", "pytest", "-p", "tests.support.forks", "-ra", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "160", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True)
-    return done.returncode, done.stdout + done.stderr
+    return subprocess.Popen(command, cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def report(directory: Path, *arguments: str, **files: str) -> tuple[int, str]:
+    with start(directory, *arguments, **files) as run:
+        text, _ = run.communicate()
+    return run.returncode, text
 
 
 @pytest.mark.parametrize("forks", ["--forks=0", "--forks=2"])
@@ -91,6 +114,23 @@ def test_no_file_starts_after_the_last_allowed_failure(tmp_path: Path) -> None:
     assert status == pytest.ExitCode.TESTS_FAILED
     assert "stopping after 1 failures" in text
     assert "1 failed in" in text
+
+
+def test_killed_run_leaves_no_children(tmp_path: Path) -> None:
+    children = tmp_path / "children"
+    with start(tmp_path, "--forks=2", waits=WAITS, passes=PASSES) as run:
+        wait_until(children.exists, "the test has started its children")
+        run.kill()
+    for process in children.read_text().split():
+        wait_until(lambda process=process: not is_running(int(process)), f"process {process} has ended")
+
+
+def is_running(process: int) -> bool:
+    """False also for a process that has exited and that nobody waits for."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except FileNotFoundError:
+        return False
 
 
 def test_a_process_can_be_prepared_without_the_settings_of_a_gate() -> None:

@@ -199,6 +199,9 @@ def _wait_for_orders(line: socket.socket) -> list[str]:
                 continue
             message, descriptors, _, _ = socket.recv_fds(line, 1 << 20, 3)
             if not message:
+                for process, _ in running.values():  # a client that was killed has stopped none of them
+                    with suppress(ProcessLookupError):
+                        os.killpg(process, signal.SIGKILL)
                 sys.exit()
             status, output, error = descriptors
             if (process := os.fork()) == 0:

@@ -4,8 +4,10 @@ A process takes one file at a time, because the tests of a file share fixtures. 
 each of its processes collects the tests again, and exchanges six messages per test.
 """
 
+import ctypes
 import importlib
 import os
+import signal
 import struct
 import sys
 import threading
@@ -18,6 +20,7 @@ from typing import Any
 import pytest
 
 _NUMBER = struct.Struct("I")
+PR_SET_PDEATHSIG = 1  # prctl(2)
 MIN_REPORTED = 0.1  # seconds spent in setup or teardown, for the list of the slowest tests
 
 
@@ -104,6 +107,7 @@ class Reporter:
 
 
 def _test(session: pytest.Session, items: Iterator[pytest.Item], line: Connection) -> bool:
+    _stop_with_parent()
     config, plugins = session.config, session.config.pluginmanager
     config.workerinput = {}  # type: ignore[attr-defined] - marks a worker whose results another process reports
     plugins.unregister(plugins.getplugin("terminalreporter"))
@@ -120,6 +124,13 @@ def _test(session: pytest.Session, items: Iterator[pytest.Item], line: Connectio
         config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         item = following
     return True
+
+
+def _stop_with_parent() -> None:
+    """Interrupt the tests of this process when the first one has been killed, so that fixtures stop what they have started."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def _next_items(files: list[list[pytest.Item]], queue: int) -> Iterator[pytest.Item]:
