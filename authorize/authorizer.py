@@ -56,6 +56,8 @@ class AuthorizationResult:
     token_error: str = ""
     # Known expiry in Unix seconds of the token, session or temporary access.  The result may end earlier for other reasons.
     valid_until: float = math.inf
+    # Scopes that a denied access token lacks, and with which the request would be allowed.
+    missing_scopes: tuple[str, ...] = ()
 
     @property
     def withheld_credentials(self) -> WithheldCredentials:

@@ -139,7 +139,8 @@ def _failure(test: PolicyTest, options: Options, table: RouteTable) -> str:
         request = simulate_request(
             test.url, test.method, default_ports(options), headers, source_ip=test.source_ip or "", mcp=_message(test.mcp)
         )
-        identity = simulate_identity(SimulatedUser(test.user, test.groups, test.claims, has_grant=test.granted), options)
+        user = SimulatedUser(test.user, test.groups, test.claims, has_grant=test.granted, client=test.client or "", scopes=test.scopes)
+        identity = simulate_identity(user, options)
     except ValueError as error:
         return f"fails{name}: {error}"
     try:

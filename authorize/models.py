@@ -15,6 +15,7 @@ class LoggedDecision(models.Model):
     method = models.CharField(max_length=32, blank=True)
     url = models.TextField("URL, without its query")
     client_address = models.CharField("client address", max_length=64, blank=True)
+    client_id = models.CharField("OAuth client", max_length=512, blank=True, default="")
     mcp_method = models.CharField("MCP method", max_length=128, blank=True, default="")
     mcp_name = models.CharField("MCP tool, prompt or resource", max_length=255, blank=True, default="")
     route_id = models.CharField(max_length=16, blank=True)

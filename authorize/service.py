@@ -19,6 +19,7 @@ from authorize.policy.decision import NO_ROUTE, Decision, Outcome, evaluate_rout
 from authorize.policy.identity import Identity
 from authorize.policy.language.criterion_registry import build_criterion
 from authorize.policy.mcp_message import NO_MESSAGE, McpMessage
+from authorize.policy.missing_scopes import missing_scopes
 from authorize.policy.policy_request import PolicyRequest
 from authorize.protected_resources import resource_for
 from authorize.upstream.identity_headers import Headers, IdentityHeaders
@@ -128,7 +129,7 @@ class AuthorizeService(Authorizer):
             request_credentials.challenge(request, route.route.bearer_token is not None) if decision.outcome is Outcome.SIGN_IN else ""
         )
         valid_until = _decision_expiry(decision, identity) if is_forwarded and identity is not None else math.inf
-        return AuthorizationResult(decision, identity, headers, challenge, token_error, valid_until)
+        return AuthorizationResult(decision, identity, headers, challenge, token_error, valid_until, missing_scopes(decision))
 
     async def evaluate_shadow(
         self, request: PolicyRequest, check: AuthorizationResult, cookie_headers: Iterable[bytes]

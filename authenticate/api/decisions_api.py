@@ -25,6 +25,7 @@ EXACT_FILTERS = {
     "shadow_outcome": "shadow_outcome",
     "client_address": "client_address",
     "request_id": "request_id",
+    "client_id": "client_id",
     "mcp_method": "mcp_method",
     "mcp_name": "mcp_name",
 }
@@ -39,6 +40,7 @@ class DecisionQuery(PageQuery):
     shadow_outcome: PlainText | None = Field(None, description="Outcome with the rules in `mode: shadow`.")
     client_address: PlainText | None = None
     request_id: PlainText | None = None
+    client_id: PlainText | None = Field(None, description="OAuth client that acted for the user.")
     mcp_method: PlainText | None = Field(None, description="Method of the MCP message.")
     mcp_name: PlainText | None = Field(None, description="Tool, prompt or resource of the MCP message.")
     after: DateTimeParam | None = Field(None, description="Not before this time.")
@@ -62,6 +64,7 @@ class DecisionResource(ResponseModel):
     outcome: str
     reason: str
     shadow_outcome: str
+    client_id: str
     mcp_method: str
     mcp_name: str
 

@@ -7,7 +7,6 @@ address that was checked is the one that is dialled, no redirects, and bounds on
 import asyncio
 import re
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 import httpcore
 import httpx
@@ -22,23 +21,18 @@ from foundation.bounded_cache import MIB, BoundedCache
 from foundation.client_tls import client_context
 from foundation.connection_errors import classify_failure
 from foundation.errors import GateError
+from foundation.oauth_client_ids import document_host
 from foundation.oauth_redirect_uris import parse_redirect_uri
 from foundation.web.message import Message
 from foundation.web.plain_text import is_sanitized
 
 TIMEOUT = 5.0  # seconds for the complete exchange
 MAX_BODY = 64 * 1024
-MAX_URL_LENGTH = 512
 MAX_NAME_LENGTH = 100
 MAX_CONCURRENT = 8
 MAX_CACHED = 1000
 # Bounds of a document's lifetime, whatever its headers say, in seconds.
 MIN_LIFETIME, DEFAULT_LIFETIME, MAX_LIFETIME = 60.0, 3600.0, 24 * 3600.0
-_URL = re.compile(
-    r"https://(?P<host>[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*)(?::[1-9][0-9]{0,4})?/[!$&-;=@-Z_a-z~%]+",
-    re.ASCII,
-)
-_DOT_SEGMENT = re.compile(r"/(?:\.|%2e){1,2}(?:/|\Z)", re.IGNORECASE)
 _MAX_AGE = re.compile(r"(?:\A|,)\s*max-age=([0-9]{1,9})\s*(?:,|\Z)", re.IGNORECASE)
 _TRANSPORT_ERRORS = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, httpcore.UnsupportedProtocol)
 
@@ -53,7 +47,7 @@ class ClientDocumentError(GateError):
 
 def is_document_url(client_id: str) -> bool:
     """Return whether a client id is the URL of a metadata document, in the only spelling that gate accepts."""
-    return len(client_id) <= MAX_URL_LENGTH and _URL.fullmatch(client_id) is not None and not _DOT_SEGMENT.search(client_id)
+    return bool(document_host(client_id))
 
 
 class ClientDocuments:
@@ -78,9 +72,8 @@ class ClientDocuments:
     # enforcement-point: Authorization server: Client ID metadata documents
     def allows(self, url: str) -> bool:
         """Return whether a document of this URL may be used: https, and of a host in `mcp_client_domains`."""
-        if not is_document_url(url):
+        if not (host := document_host(url)):
             return False
-        host = urlsplit(url).hostname or ""
         return self._domains is None or any(
             host.endswith(domain[1:]) if domain.startswith("*.") else host == domain for domain in self._domains
         )

@@ -71,6 +71,7 @@ def build_row(entry: DecisionLogEntry, settings: DecisionLogSettings) -> Row:
         "method": request.method[:32],
         "url": f"{request.host_port}{request.path[:MAX_PATH_LENGTH]}",
         "client_address": entry.client_address[:64],
+        "client_id": identity.client_id[:512] if identity else "",
         "mcp_method": request.mcp.method[:128] if request.mcp else "",
         "mcp_name": request.mcp.name[:255] if request.mcp else "",
         "route_id": route.id if route else "",

@@ -10,6 +10,7 @@ from authorize.explain.explanation import Explanation, explain, explain_logged
 from authorize.explain.recorded_user import ACCOUNT_PREFIX, RecordedUser, recorded_user
 from authorize.explain.simulation import (
     SimulatedUser,
+    add_client,
     parse_address,
     parse_header,
     parse_time,
@@ -36,7 +37,10 @@ class ExplainForm:
     `request` is the id of a logged request.  The other fields describe a simulated request.  Errors are ValueErrors.
     """
 
-    FIELDS = ("request", "url", "user", "method", "address", "headers", "at", "mcp_method", "mcp_tool", "mcp_prompt", "mcp_resource")
+    FIELDS = (
+        *("request", "url", "user", "client", "scopes", "method", "address", "headers", "at"),
+        *("mcp_method", "mcp_tool", "mcp_prompt", "mcp_resource"),
+    )
 
     def __init__(self, query: Mapping[str, str] | None = None):
         self._fields = {name: (query or {}).get(name, "").strip() for name in self.FIELDS}
@@ -74,7 +78,8 @@ class ExplainForm:
         message = simulate_message(self.mcp_method, self.mcp_tool, self.mcp_prompt, self.mcp_resource)
         request = simulate_request(self.url, self.method or "GET", ports, headers, source_ip=source_ip, mcp=message)
         found = resolve_user(self.user, page)
-        explanation = explain(request, found.identity, page.options, page.authorize.routes, now)
+        identity = add_client(found.identity, self.client, self.scopes.split())
+        explanation = explain(request, identity, page.options, page.authorize.routes, now)
         note = " ".join(filter(None, (found.note, explanation["note"])))
         prefix = page.options.record_id_prefix_for(found.identity.user_id) if found.identity is not None else ""
         return {**explanation, "directory": describe_last_success(now, prefix), "note": note}

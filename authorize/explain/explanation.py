@@ -114,6 +114,7 @@ def _identity_section(identity: Identity | None) -> dict[str, Any] | None:
         "email": identity.email,
         "email_verified": bool(identity.verified_email),
         "groups": list(identity.groups),
+        **({"client_id": identity.client_id, "scopes": sorted(identity.scopes)} if identity.client_id else {}),
         "claims": {name: list(values) for name, values in identity.claims.items() if values},
     }
 

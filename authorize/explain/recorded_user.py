@@ -64,7 +64,8 @@ async def _sessions(ids: Collection[str], broker: BrokerClient, session_ids: Col
         records = [record async for record in iter_records(broker, SESSION)]
     else:
         records = [record for id in session_ids if (record := await broker.get(SESSION, id)) is not None]
-    return _newest_first([record for record in records if record.data.get("user_id") in ids], "issued_at")
+    found = _newest_first([record for record in records if record.data.get("user_id") in ids], "issued_at")
+    return sorted(found, key=lambda record: bool(record.data.get("agent")))  # those of browsers first
 
 
 async def _as_of_sign_in(record: Record, loader: IdentityLoader, now: float) -> RecordedUser | None:

@@ -37,7 +37,8 @@ class SimulatedUser:
     """User of a simulated request.
 
     `user` has the format of `allowed_users`: an e-mail address, `provider/subject` or a subject.  None is an anonymous caller.
-    `signed_in_at` is in Unix seconds, None for now.  `has_grant` means temporary access to every route without expiry.
+    `signed_in_at` is in Unix seconds, None for now.  `has_grant` means temporary access to every route without expiry.  `client` is the
+    OAuth client that acts for the user, with `scopes`; "" for a browser.
     """
 
     user: str | None = None
@@ -45,6 +46,8 @@ class SimulatedUser:
     claims: Mapping[str, Any] = field(default_factory=dict)
     signed_in_at: float | None = None
     has_grant: bool = False
+    client: str = ""
+    scopes: Sequence[str] = ()
 
 
 def parse_header(written: str) -> tuple[bytes, bytes]:
@@ -120,19 +123,38 @@ def simulate_message(method: str = "", tool: str = "", prompt: str = "", resourc
     return McpMessage(method, tool, prompt, (resource,) if resource else ()) if method else None
 
 
+def add_client(identity: Identity | None, client: str, scopes: Sequence[str] = ()) -> Identity | None:
+    """Return the identity with the OAuth client that acts for it, and the scopes of the client's access token; "" for a browser.
+
+    Raises ValueError for scopes without a client, and for a client without a user.
+    """
+    if scopes and not client:
+        raise ValueError("scopes need a client, whose access token has them")
+    if client and identity is None:
+        raise ValueError("a client needs a user, for whom it acts")
+    if identity is None or (client, frozenset(scopes)) == (identity.client_id, identity.scopes):
+        return identity
+    sources, identity = identity.sources, replace(identity, client_id=client, scopes=frozenset(scopes))
+    object.__setattr__(identity, "sources", sources)
+    return identity
+
+
 def simulate_identity(simulated: SimulatedUser, options: Options) -> Identity | None:
     """Return the identity, built from records as after a sign-in, so that the same rules apply."""
-    if simulated.user is None:
-        return None
+    identity = None if simulated.user is None else _simulate_user(simulated.user, simulated, options)
+    return add_client(identity, simulated.client, simulated.scopes)
+
+
+def _simulate_user(written: str, simulated: SimulatedUser, options: Options) -> Identity:
     claims = nest_claims(simulated.claims)
-    provider, subject = _provider_for(simulated.user, options).id, ""
-    if simulated.user.startswith(f"{PROVIDER}/"):
-        account = ServiceAccountRecord(simulated.user.removeprefix(f"{PROVIDER}/"), tuple(simulated.groups), time.time(), math.inf, "")
+    provider, subject = _provider_for(written, options).id, ""
+    if written.startswith(f"{PROVIDER}/"):
+        account = ServiceAccountRecord(written.removeprefix(f"{PROVIDER}/"), tuple(simulated.groups), time.time(), math.inf, "")
         return account_identity(account, account.created_at)
     user_id = ""
-    match named := _named(simulated.user):
+    match named := _named(written):
         case UserEntry(EntryKind.EMAIL):
-            claims.setdefault("email", simulated.user)
+            claims.setdefault("email", written)
         case UserEntry(EntryKind.SUBJECT):
             subject, user_id = named.name, f"{provider}/{named.name}"
         case _:

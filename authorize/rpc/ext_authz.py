@@ -118,7 +118,13 @@ def _decision_response(check: AuthorizationResult) -> pb.CheckResponse:
         response.status.code = code_pb2.PERMISSION_DENIED
         response.denied_response.status.CopyFrom(_http_status(_STATUS[decision.outcome]))
     trace = [{"rule": step.rule, "value": step.value, "reason": step.reason.name} for step in _disclosed_steps(decision.trace)]
-    metadata = {"trace": trace, "identity": _identity(check.identity), "challenge": check.challenge, "token_error": check.token_error}
+    metadata = {
+        "trace": trace,
+        "identity": _identity(check.identity),
+        "challenge": check.challenge,
+        "token_error": check.token_error,
+        "missing_scopes": " ".join(check.missing_scopes),
+    }
     response.dynamic_metadata.update({**_outcome(check), **metadata})
     if check.valid_until < math.inf:  # which JSON does not know
         response.dynamic_metadata["valid_until"] = check.valid_until

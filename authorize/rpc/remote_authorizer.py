@@ -61,9 +61,9 @@ class RemoteAuthorizer(Authorizer):
         metadata = _metadata(response)
         decision = _decision(metadata, route)
         identity = _identity(metadata.get("identity"))
-        challenge, refused = (str(metadata.get(name) or "") for name in ("challenge", "token_error"))
+        challenge, refused, scopes = (str(metadata.get(name) or "") for name in ("challenge", "token_error", "missing_scopes"))
         headers = _headers(response) if decision.is_allowed else ()
-        return AuthorizationResult(decision, identity, headers, challenge, refused, _valid_until(metadata))
+        return AuthorizationResult(decision, identity, headers, challenge, refused, _valid_until(metadata), tuple(scopes.split()))
 
     async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:
         host, _, port = host_port.partition(":") if not host_port.startswith("[") else (host_port, "", "")

@@ -18,7 +18,7 @@ from config.routes.route import Route
 from databroker.admin.row_search import MAX_TERMS
 from foundation.values import parse_ip
 
-FIELDS = ("user", "route", "outcome", "within", "from", "to", "q", "shadow_outcome")
+FIELDS = ("user", "client", "route", "outcome", "within", "from", "to", "q", "shadow_outcome")
 TIME_RANGES = {
     "5m": ("The last 5 minutes", timedelta(minutes=5)),
     "1h": ("The last hour", timedelta(hours=1)),
@@ -49,6 +49,7 @@ class TimelineFilters:
         rows = LoggedDecision.objects.all()
         for name, narrow in (
             ("user", self._filter_user),
+            ("client", self._client),
             ("route", self._route),
             ("outcome", self._outcome),
             ("shadow_outcome", self._shadow_outcome),
@@ -69,6 +70,10 @@ class TimelineFilters:
             if LoggedDecision.objects.filter(**{lookup: value}).exists():
                 return rows.filter(**{lookup: value})
         return recent_only(rows).filter(display_name__holds=value)
+
+    def _client(self, rows: Rows, value: str) -> Rows:
+        """Match a complete client id, or a part of one, such as the domain of a metadata document."""
+        return recent_only(rows).filter(client_id__holds=value)
 
     def _route(self, rows: Rows, value: str) -> Rows:
         ids = {route.id for route in self.routes if value in (route.id, route_name(route))}

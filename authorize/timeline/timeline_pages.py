@@ -15,7 +15,7 @@ from authorize.models import LoggedDecision
 PAGE_SIZE = 100
 # Columns of a timeline entry.  The snapshots of a hundred decisions take a megabyte.
 _COLUMNS = (
-    *("decided_at", "display_name", "user_id", "method", "url", "mcp_method", "mcp_name"),
+    *("decided_at", "display_name", "user_id", "client_id", "method", "url", "mcp_method", "mcp_name"),
     *("route_name", "route_id", "outcome", "reason", "shadow_outcome"),
 )
 _LETTERS = frozenset("0123456789")

@@ -124,7 +124,22 @@ def check_mcp_settings(route: "Route") -> Iterator[Finding]:
 
 
 def _check_mcp_criteria(route: "Route") -> Iterator[Finding]:
+    yield from _check_scopes(route)
     if route.mcp is not None:
         return
     for criterion in sorted({each.criterion for each in iter_comparisons(route.policy)} & MCP_CRITERIA):
         yield ("policy",), f"{criterion} requires the key mcp on this route. Add `mcp: {{}}`"
+
+
+def _check_scopes(route: "Route") -> Iterator[Finding]:
+    """Report criteria on scopes that no access token of the route has."""
+    known = route.mcp.scopes if route.mcp is not None else {}
+    for comparison in iter_comparisons(route.policy):
+        if comparison.criterion != "scope":
+            continue
+        if not known:
+            yield ("policy",), "scope requires scopes of this route. Set `mcp.scopes`"
+            return
+        for name in comparison.operand if comparison.operator in ("is", "in") else ():
+            if name not in known:
+                yield ("policy",), f"{name} is not a scope of this route. Add it to `mcp.scopes`, or correct it"

@@ -80,9 +80,11 @@ def mcp_fields(message: McpMessage) -> dict[str, object]:
 
 
 def identity_fields(identity: Identity | None) -> dict[str, object]:
-    """Return the account, and the linked user if accounts are linked."""
-    linked = {"linked_user_id": identity.linked_id} if identity is not None and identity.linked_id else {}
-    return {"user_id": identity.user_id if identity is not None else "", **linked}
+    """Return the account, the linked user if accounts are linked, and the OAuth client that acts for the user."""
+    if identity is None:
+        return {"user_id": ""}
+    others = {"linked_user_id": identity.linked_id, "client_id": identity.client_id}
+    return {"user_id": identity.user_id, **{name: value for name, value in others.items() if value}}
 
 
 @dataclass(frozen=True, slots=True)

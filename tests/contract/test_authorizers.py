@@ -16,9 +16,12 @@ from authorize.policy.reasons import Reason
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.rpc.remote_authorizer import RemoteAuthorizer
 from authorize.service import AuthorizeService
+from databroker.agent_records import AccessToken, AgentAuthorization
 from databroker.grants.grant_records import AccessGrant, UserGrants
-from databroker.records import ACCESS_GRANT, SERVICE_ACCOUNT, ServiceAccountRecord
+from databroker.records import ACCESS_GRANT, SERVICE_ACCOUNT, SESSION, ServiceAccountRecord, SessionRecord
 from databroker.replica import Replica
+from foundation.crypto.agent_token import AgentTokenKind
+from foundation.crypto.agent_token import new_token as new_agent_token
 from foundation.crypto.service_account_token import hash_token, new_token
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.signing_key import SigningKey
@@ -34,9 +37,16 @@ from tests.unit.authorize.broker import ISSUER, BreakableBroker, followed_broker
 from tests.unit.authorize.builders import recorder, request
 
 NOW = 1500.0
+AGENT_SESSION = "a" * 43
 APP = {"from": "https://app.example.com", "to": "http://up"}
 TOOL_POLICY = [
     {"deny": {"mcp_tool": {"not_in": ["search", "admin"]}}},
+    {"deny": {"and": [{"mcp_tool": "admin"}, {"email": {"not_is": "boss@corp.com"}}]}},
+]
+SCOPES = {"read": "Read", "write": "Write", "admin": "Administer"}
+SCOPE_POLICY = [
+    {"allow": {"and": [{"client": "build-agent"}, {"scope": "read"}]}},
+    {"deny": {"and": [{"mcp_tool": ["write", "admin"]}, {"scope": {"not_in": ["write"]}}]}},
     {"deny": {"and": [{"mcp_tool": "admin"}, {"email": {"not_is": "boss@corp.com"}}]}},
 ]
 POLICY = [
@@ -59,6 +69,7 @@ POLICY = [
     {**APP, "prefix": "/both", "portal": "hide", "policy": {"allow": {"granted": True}}, "allowed_domains": ["corp.com"]},
     {**APP, "prefix": "/gone", "redirect": {"host_redirect": "other.example.com"}, "to": None},
     {**APP, "prefix": "/mcp", "mcp": {}, "portal": "hide", "allowed_domains": ["corp.com"], "policy": TOOL_POLICY},
+    {**APP, "prefix": "/scoped", "mcp": {"scopes": SCOPES}, "portal": "hide", "policy": SCOPE_POLICY},
     {**APP, "allowed_domains": ["corp.com"], "pass_identity_headers": True, "cors_allow_preflight": True},
     {"from": "https://other.example.com:8443", "to": "http://up", "allowed_groups": ["nobody"]},
     {"from": "https://strong.example.com", "prefix": "/strong", "to": "http://up", "allowed_domains": ["corp.com"], "acr_values": ["mfa"]},
@@ -133,6 +144,37 @@ async def test_mcp_message_decides_and_calls_are_decided_as_if_they_were_made(wo
     assert not unread.decision.is_allowed
     assert list(await world.authorizer.allowed_calls(listing, unread, world.cookie(), tools)) == [False, False, False]
     assert list(await world.authorizer.allowed_calls(listing, check, world.cookie(), [])) == []
+
+
+@pytest.mark.parametrize(
+    ("client_id", "scopes", "tool", "outcome", "missing"),
+    [
+        ("build-agent", ("read",), "search", Outcome.ALLOWED, ()),
+        ("build-agent", (), "search", Outcome.FORBIDDEN, ("read",)),
+        ("build-agent", ("read",), "write", Outcome.FORBIDDEN, ("write",)),
+        ("build-agent", (), "write", Outcome.FORBIDDEN, ("read", "write")),
+        ("build-agent", ("read",), "admin", Outcome.FORBIDDEN, ()),
+        ("build-agent", ("read", "write"), "admin", Outcome.FORBIDDEN, ()),
+        ("other-agent", ("read",), "search", Outcome.FORBIDDEN, ()),
+    ],
+)
+async def test_client_and_scopes_decide(
+    world: World, client_id: str, scopes: tuple[str, ...], tool: str, outcome: Outcome, missing: tuple[str, ...]
+) -> None:
+    await world.broker.sign_in()
+    token = new_agent_token(AgentTokenKind.ACCESS, AGENT_SESSION)
+    access = (AccessToken(token.hash, 2000.0, scopes),)
+    agent = AgentAuthorization(client_id, "Agent", "https://app.example.com/scoped", scopes, 1000.0, 1000.0, access_tokens=access)
+    session = SessionRecord(AGENT_SESSION, "oidc/1", "1", "oidc", 1000.0, 2000.0, agent=agent, issuer=ISSUER)
+    await world.broker.put(SESSION, AGENT_SESSION, session.to_data())
+    await settled()
+    headers = [(b"authorization", b"Bearer " + token.token.encode())]
+    check = await world.authorizer.check(request("/scoped", method="POST", mcp=call(tool), headers=headers), [])
+    assert (check.decision.outcome, check.missing_scopes) == (outcome, missing)
+    assert check.identity is not None
+    assert (check.identity.client_id, check.identity.scopes) == (client_id, set(scopes))
+    by_browser = await world.authorizer.check(request("/scoped", method="POST", mcp=call(tool)), world.cookie())
+    assert (by_browser.decision.outcome, by_browser.missing_scopes) == (Outcome.FORBIDDEN, ())
 
 
 @pytest.mark.parametrize(

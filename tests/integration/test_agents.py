@@ -22,12 +22,18 @@ from tests.support.mcp_client import CALLBACK, ClientStorage, mcp_client, oauth_
 from tests.support.mcp_server import McpServer
 from tests.support.upstream import SampleUpstream
 
-TOOLS, OTHER, ECHO = "tools.localhost", "other.localhost", "echo.localhost"
+TOOLS, OTHER, ECHO, SCOPED = "tools.localhost", "other.localhost", "echo.localhost", "scoped.localhost"
 CLIENT: dict[str, Any] = {"id": "ticket-agent", "name": "Ticket agent", "redirect_uris": ["http://127.0.0.1/callback"]}
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 PARAMS = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": PARAMS}
 SCOPES = {"tools:use": "Use the tools"}
+TOOL_SCOPES = {"tools:change": "Change repositories", "tools:other": "Nothing", "tools:use": "Use the tools"}
+SCOPE_POLICY = [
+    {"deny": {"and": [{"mcp_tool": "delete_repo"}, {"scope": {"not_in": ["tools:change"]}}]}},
+    {"deny": {"mcp_tool": "read_file"}},
+    {"deny": {"client": {"not_in": ["ticket-agent"]}}},
+]
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +55,7 @@ def gate(
         .route(TOOLS, to=server.url, mcp={"path": "/mcp", "scopes": SCOPES}, allowed_groups=["engineering"])
         .route(OTHER, to=server.url, mcp={"path": "/mcp"}, allow_any_authenticated_user=True)
         .route(ECHO, to=upstream.url, mcp={}, allow_any_authenticated_user=True, pass_identity_headers=True)
+        .route(SCOPED, to=server.url, mcp={"path": "/mcp", "scopes": TOOL_SCOPES}, allow_any_authenticated_user=True, policy=SCOPE_POLICY)
         .setting(groups_claim="groups", oauth_clients=[CLIENT], oauth_dynamic_registration=True, jwt_claims_headers=["email"])
         .setting(data_plane="envoy" if request.param == "envoy" else "embedded", workers="2" if request.param == "workers" else "1")
     )
@@ -174,6 +181,34 @@ async def test_identity_is_forwarded_and_the_token_is_not(gate: RunningGate) -> 
         assert received["x-gate-claim-email"] == "bob@example.com"
         assert "authorization" not in received
         assert tokens["access_token"] not in answer.text
+
+
+async def test_policy_decides_on_client_and_scopes(gate: RunningGate) -> None:
+    resource = gate.url(SCOPED, "/mcp")
+    async with gate.client() as browser:
+        url = gate.url(AUTHENTICATE_HOST, f"/.gate/oauth/authorize?{_query(resource)}&scope=tools:use")
+        code = parse_qs(urlsplit(await allow(gate, browser, url, "bob")).query)["code"][0]
+        form = {"code": code, "redirect_uri": CALLBACK, "code_verifier": "v" * 64, "resource": resource}
+        token = (await oauth(gate, "token", grant_type="authorization_code", **form)).json()["access_token"]
+        answers = {name: await call_tool(gate, token, name) for name in ("search", "delete_repo", "read_file")}
+        assert [answer.status_code for answer in answers.values()] == [200, 403, 403]
+        challenge = answers["delete_repo"].headers["www-authenticate"]
+        assert 'error="insufficient_scope"' in challenge
+        assert 'scope="tools:change tools:use"' in challenge, "what the token has and what helps, and no other"
+        assert "www-authenticate" not in answers["read_file"].headers, "no scope helps"
+        page = await browser.get(gate.url(SCOPED, "/"), headers=HTML)
+        assert (await follow(browser, page)).status_code == 404, "of the MCP server: a browser has no client"
+    event = gate.wait_for_event("request", lambda event: event.get("mcp_tool") == "delete_repo" and event["host"].startswith(SCOPED))
+    assert (event["client_id"], event["outcome"]) == (CLIENT["id"], "forbidden")
+
+
+async def call_tool(gate: RunningGate, token: str, name: str) -> httpx.Response:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": {"text": "x"}}}
+    headers = JSON | {"Authorization": f"Bearer {token}"}
+    async with gate.client() as client:
+        started = await client.post(gate.url(SCOPED, "/mcp"), json=CALL, headers=headers)
+        headers |= {"Mcp-Session-Id": started.headers["mcp-session-id"]}
+        return await client.post(gate.url(SCOPED, "/mcp"), json=message, headers=headers)
 
 
 def _query(resource: str) -> str:

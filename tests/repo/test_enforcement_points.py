@@ -53,6 +53,8 @@ RULES = {
         "Lists of MCP servers",
         "MCP calls that may be listed",
         "MCP criteria",
+        "OAuth clients in policy",
+        "Scopes in policy",
         "MCP resources",
         "Policy decision",
         "Policy expressions, unknown values included",

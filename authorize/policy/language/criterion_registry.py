@@ -3,7 +3,15 @@
 from collections.abc import Callable
 
 from authorize.policy.criterion import Criterion
-from authorize.policy.language import grant_criteria, identity_criteria, mcp_criteria, request_criteria, route_key_criteria, time_criteria
+from authorize.policy.language import (
+    client_criteria,
+    grant_criteria,
+    identity_criteria,
+    mcp_criteria,
+    request_criteria,
+    route_key_criteria,
+    time_criteria,
+)
 from config.routes.policy.policy_language import Comparison
 
 # Criteria whose result may change without a change of records or configuration.
@@ -36,6 +44,8 @@ FACTORIES: dict[str, Callable[[Comparison], Criterion]] = {
     "provider": identity_criteria.provider,
     "claim": identity_criteria.claim,
     "acr": identity_criteria.acr,
+    "client": client_criteria.client,
+    "scope": client_criteria.scope,
     "source_ip": request_criteria.source_ip,
     "http_method": request_criteria.http_method,
     "http_path": request_criteria.http_path,

@@ -130,6 +130,19 @@ def _email_operand(operator: str, value: Any) -> Any:
     return found
 
 
+def _client_operand(operator: str, value: Any) -> Any:
+    """Parse ids and domains of OAuth clients. One that also matches the ids or domains of others by mistake is an error."""
+    found = _text_operand(operator, value)
+    for each in found if operator in ("is", "in", "starts_with") else ():
+        _, separator, rest = each.partition("://")
+        if separator and "/" not in rest:
+            raise ValueError(f"{each!a} must have a path: other domains begin with it. For all clients of a domain write {rest!a}")
+    for each in found if operator == "ends_with" else ():
+        if "." in each and "/" not in each and not each.startswith("."):
+            raise ValueError(f"must start with a dot (`.{each!a}`): otherwise {each!a} would also match the end of other names")
+    return found
+
+
 def _networks(operator: str, value: Any) -> Any:
     return parse_operands("cidr" if operator == "cidr" else operator, value, network)
 
@@ -260,6 +273,8 @@ CRITERIA: dict[str, CriterionType] = {
     ),
     "provider": CriterionType(("is", "in"), _text_operand, ("is", "in")),
     "claim": CriterionType((*TEXT, "exists"), _claim_operand, TEXT, argument="path"),
+    "client": CriterionType(TEXT, _client_operand, TEXT),
+    "scope": CriterionType(TEXT, _text_operand, TEXT),
     "source_ip": CriterionType(("is", "in", "cidr"), _networks, ("is", "in", "cidr")),
     "http_method": CriterionType(("is", "in"), _methods, ("is", "in")),
     "http_path": CriterionType(TEXT, _path_operand, TEXT),

@@ -73,9 +73,11 @@ CERTIFICATE: JsonSchema = {
 
 
 def _check_user_required(test: "PolicyTest") -> Iterator[Finding]:
-    for key in ("groups", "claims", "granted"):
+    for key in ("groups", "claims", "granted", "client"):
         if getattr(test, key) and test.user is None:
             yield (key,), "describes a user. Set `user`"
+    if test.scopes and test.client is None:
+        yield ("scopes",), "describes the access token of a client. Set `client`"
 
 
 def _check_route_expectation(test: "PolicyTest") -> Iterator[Finding]:
@@ -131,6 +133,13 @@ class PolicyTest(Settings):
     claims: Annotated[Mapping[str, Any], FieldType("map of claims to values", _claims, {"type": "object"})] = Field(
         default_factory=dict, description="Claims of the user.", examples=[{"department": "research"}]
     )
+    client: Text | None = Field(
+        None,
+        description="OAuth client that acts for the user: its `client_id`, or the domain of its client ID metadata document.",
+        examples=["claude.ai"],
+        json_schema_extra={"when_unset": "a browser, or a service account's own token"},
+    )
+    scopes: TextList = Field((), description="Scopes of the client's access token.", examples=[["repositories:read"]])
     granted: Bool = Field(False, description="Whether the user has temporary access to the route.", examples=[True])
     source_ip: Annotated[str, FieldType("IP address", _address, TEXT)] | None = Field(
         None, description="Client address. Empty means unknown.", examples=["203.0.113.7"]

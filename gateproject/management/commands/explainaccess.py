@@ -18,6 +18,7 @@ from authorize.explain.explanation import Explanation, explain, explain_logged
 from authorize.explain.recorded_user import SeveralUsersError, recorded_user
 from authorize.explain.simulation import (
     SimulatedUser,
+    add_client,
     parse_address,
     parse_header,
     parse_time,
@@ -77,6 +78,8 @@ class Command(ConfiguredCommand):
             help='claim of a hypothetical user; V is JSON (true, 3, ["a"]) or text; may be repeated',
         )
         parser.add_argument("--granted", action="store_true", help="the hypothetical user has temporary access to the route")
+        parser.add_argument("--client", default="", metavar="ID", help="OAuth client that acts for the user (default: a browser)")
+        parser.add_argument("--scope", action="append", default=[], help="scope of the client's access token; may be repeated")
         parser.add_argument("--method", default="GET", help="HTTP method (default GET)")
         for name, text in MCP_OPTIONS.items():
             parser.add_argument(f"--mcp-{name}", default="", metavar=name.upper(), help=text)
@@ -103,7 +106,11 @@ class Command(ConfiguredCommand):
         request = _request(arguments, default_ports(options))
         now = time.time() if arguments["at"] is None else _read("--at", parse_time, arguments["at"])
         user = _user(arguments, options, now)
-        found = explain(request, user.identity, options, table, now)
+        try:
+            identity = add_client(user.identity, arguments["client"], arguments["scope"])
+        except ValueError as error:
+            raise CommandError(f"--client, --scope: {error}") from None
+        found = explain(request, identity, options, table, now)
         if found["user"] is not None:
             found["user"]["hypothetical"] = user.is_hypothetical
         self._write({**found, "note": " ".join(filter(None, (found["note"], user.note)))}, arguments)
@@ -276,4 +283,6 @@ def _describe_user(user: dict[str, Any] | None) -> str:
     ignored = "" if user["email_verified"] or not user["email"] else ", an address that matches no e-mail rule"
     groups = f", groups {', '.join(user['groups'])}" if user["groups"] else ", no groups"
     how = "hypothetically signed in" if user.get("hypothetical") else "signed in"
-    return f"{how} as {' = '.join(names) or 'a user'}{ignored}{groups}"
+    scopes = f" with {', '.join(user['scopes']) or 'no scopes'}" if "client_id" in user else ""
+    client = f", client {user['client_id']}{scopes}" if "client_id" in user else ""
+    return f"{how} as {' = '.join(names) or 'a user'}{ignored}{groups}{client}"

@@ -327,3 +327,17 @@ def test_a_route_in_which_nothing_was_found_is_looked_at_once_and_one_in_which_s
         places = [index for index, route in enumerate(policy) if route is bad]
         assert [path for path, *_ in check(SimpleNamespace(policy=policy))] == [("policy", place) for place in places]
     assert looked == ["good", "bad", "bad", "bad"]
+
+
+def test_policy_test_describes_a_client(tmp_path: Path) -> None:
+    rules = [{"allow": {"and": [{"client": ["claude.ai"]}, {"scope": "read"}]}}]
+    route = {"from": "https://mcp.example.com", "to": "http://a", "mcp": {"scopes": {"read": "Read"}}, "policy": rules}
+    test = {"url": "https://mcp.example.com/", "user": "ann@example.com"}
+    tests = [
+        {**test, "client": "https://claude.ai/client.json", "scopes": ["read"], "expect": "allow"},
+        {**test, "client": "claude.ai", "scopes": ["read"], "expect": "allow"},
+        {**test, "client": "claude.ai", "expect": "refuse"},
+        {**test, "client": "other", "scopes": ["read"], "expect": "refuse"},
+        {**test, "expect": "refuse"},
+    ]
+    assert checked(tmp_path, policy=[route], policy_tests=tests).errors == ()

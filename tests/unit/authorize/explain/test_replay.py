@@ -114,6 +114,18 @@ def test_recorded_call_is_replayed(database: None, tmp_path: Path) -> None:
     assert report.not_replayed == {"not logged: the MCP message": 1}
 
 
+def test_recorded_client_is_replayed(database: None, tmp_path: Path) -> None:
+    """A client and its scopes have a new outcome under a policy that limits them; a browser has none."""
+    mcp = {**APP, "mcp": {"scopes": {"read": "Read", "write": "Write"}}, "allowed_users": ["ann@corp.com"]}
+    clients = [("", ()), ("build-agent", ("read",)), ("build-agent", ("read", "write")), ("https://claude.ai/x", ("write",))]
+    for number, (client_id, scopes) in enumerate(clients):
+        identity = user(client_id=client_id, scopes=frozenset(scopes))
+        assert log_decision(tmp_path, f"r{number}", identity, policy=[mcp]).client_id == client_id
+    for rule, denied in (({"scope": {"not_in": ["write"]}}, 1), ({"client": "claude.ai"}, 1), ({"client": {"not_is": "claude.ai"}}, 2)):
+        report = replayed(tmp_path, [{**mcp, "policy": [{"deny": rule}]}])
+        assert kinds(report) == [(NEWLY_DENIED, "ann@corp.com", denied)]
+
+
 def test_long_message_is_not_replayed(database: None, tmp_path: Path) -> None:
     for number, uris in enumerate([("a:b",) * 21, ("a:" + "x" * 3000,), ("a:" + "x" * 2000,)]):
         log_decision(tmp_path, f"r{number}", ANN, mcp=McpMessage("subscriptions/listen", resources=uris))

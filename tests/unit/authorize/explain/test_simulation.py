@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from authorize.explain.simulation import SimulatedUser, simulate_identity, simulate_message, simulate_request
+from authorize.explain.simulation import SimulatedUser, add_client, simulate_identity, simulate_message, simulate_request
 from authorize.policy.mcp_message import NO_MESSAGE, McpMessage
 from authorize.route_settings import default_ports
 from tests.support.options import make_options
@@ -33,6 +33,23 @@ def test_an_address_that_is_not_verified_does_not_count(tmp_path: Path) -> None:
     identity = simulate_identity(SimulatedUser("ann@example.com", claims={"email_verified": False}), make_options(tmp_path))
     assert identity is not None
     assert identity.verified_email == ""
+
+
+def test_client_acts_for_a_user(tmp_path: Path) -> None:
+    options = make_options(tmp_path)
+    identity = simulate_identity(SimulatedUser("7", client="build-agent", scopes=["read"]), options)
+    assert identity is not None
+    assert (identity.user_id, identity.client_id, identity.scopes, identity.is_bearer) == ("oidc/7", "build-agent", {"read"}, True)
+    account = simulate_identity(SimulatedUser("service_account/ci", client="build-agent"), options)
+    assert account is not None
+    assert (account.user_id, account.client_id) == ("service_account/ci", "build-agent")
+    browser = add_client(identity, "")
+    assert browser is not None
+    assert (browser.client_id, browser.scopes, browser.sources) == ("", frozenset(), identity.sources)
+    assert add_client(None, "") is None
+    for user in (SimulatedUser("7", scopes=["read"]), SimulatedUser(client="build-agent"), SimulatedUser(scopes=["read"])):
+        with pytest.raises(ValueError, match="need"):
+            simulate_identity(user, options)
 
 
 def test_request_matches_that_of_a_browser() -> None:

@@ -81,6 +81,14 @@ def test_outcome_of_shadow_rules_is_found(options: Options) -> None:
     assert found(options, shadow_outcome="forbidden") == ["ann"]
 
 
+def test_client_is_found_by_a_part_of_its_id(options: Options) -> None:
+    decided("ann", client_id="https://claude.ai/client.json")
+    decided("bob", client_id="build-agent")
+    decided("eve")
+    for client, names in (("claude.ai", ["ann"]), ("build-agent", ["bob"]), ("nothing", [])):
+        assert found(options, client=client) == names
+
+
 def test_times_without_a_zone_are_those_of_the_reader(options: Options) -> None:
     decided("ann", NOON)
     decided("bob", NOON + timedelta(hours=1))

@@ -154,7 +154,7 @@ HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
         "policy_tests": [{"url": "https://a.example.com/", "expect": "allow", "user": "ann@example.com", "mcp": values}]
     },
     PolicyTest: lambda values: {
-        "policy_tests": [{"url": "https://a.example.com/", "expect": "allow", "user": "ann@example.com", **values}]
+        "policy_tests": [{"url": "https://a.example.com/", "expect": "allow", "user": "ann@example.com", "client": "a", **values}]
     },
 }
 DECLARED = [*SETTINGS, *route_keys(), *(key for model in HOMES for key in declared_keys(model))]

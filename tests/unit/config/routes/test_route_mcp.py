@@ -43,6 +43,9 @@ def test_empty_map_has_the_defaults(load: Load) -> None:
         ({"mcp": {}, "upstream_http2": True}, "upstream_http2", "cannot be combined with mcp"),
         ({"policy": [{"deny": {"mcp_tool": "x"}}]}, "policy", "mcp_tool requires the key"),
         ({"policy": [{"deny": {"not": {"or": [{"mcp_method": "x"}]}}}]}, "policy", "mcp_method requires the key"),
+        ({"policy": [{"allow": {"scope": "a"}}]}, "policy", "scope requires scopes"),
+        ({"mcp": {}, "policy": [{"allow": {"scope": {"matches": "a"}}}]}, "policy", "Set `mcp.scopes`"),
+        ({"mcp": {"scopes": {"a": "A"}}, "policy": [{"deny": {"scope": {"not_in": ["a", "b"]}}}]}, "policy", "b is not a scope"),
     ],
 )
 def test_invalid_settings_are_reported_at_their_place(problems: Problems, keys: dict[str, Any], place: str, message: str) -> None:

@@ -83,8 +83,9 @@ def test_configuration_results_are_freed_without_the_collector(tmp_path: Path) -
 
 def test_rules_of_every_kind_go_without_the_collector() -> None:
     cases = Cases(1)
-    deny = {"or": [{"mcp_method": "ping"}, {"mcp_tool": "delete"}, {"mcp_prompt": "review"}, {"mcp_resource": {"starts_with": "file:"}}]}
-    routes = [*(make_route(**cases.route()) for _ in range(300)), make_route(mcp={}, policy={"deny": deny})]
+    message = [{"mcp_method": "ping"}, {"mcp_tool": "delete"}, {"mcp_prompt": "review"}, {"mcp_resource": {"starts_with": "file:"}}]
+    deny = {"or": [*message, {"client": {"matches": "a.*"}}, {"scope": "read"}]}
+    routes = [*(make_route(**cases.route()) for _ in range(300)), make_route(mcp={"scopes": {"read": "Read"}}, policy={"deny": deny})]
     criteria = {comparison.criterion for route in routes for comparison in iter_comparisons(route.blocks)}
     assert criteria == FACTORIES.keys() - {"provider", "other_provider", "redirect", "sign_in_age", "trusted_certificate"}
 

@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from authorize.policy.identity import Identity
 from authorize.policy.mcp_message import NO_MESSAGE, McpMessage
 from foundation.telemetry.metrics import registry
 from proxy.incoming_request import build_incoming_request
-from proxy.observe.request_recorder import CLIENT_CLOSED, PageLog, RequestContext, mcp_fields
+from proxy.observe.request_recorder import CLIENT_CLOSED, PageLog, RequestContext, identity_fields, mcp_fields
 from proxy.responses.renderer import send_denial
 from proxy.verdict import Deny
 from tests.support.asgi import Answer, incoming_from
 from tests.support.proxied import Proxied, proxied
+from tests.unit.authorize.builders import user
 
 PUBLIC = {"allow_public_unauthenticated_access": True}
 OFFICE = {"source_ip": "10.0.0.0/8"}
@@ -67,6 +69,21 @@ def test_mcp_call_is_in_the_access_log_with_a_bounded_length() -> None:
     context.incoming.request = replace(context.incoming.request, mcp=McpMessage("tools/call", tool="x" * 1000))
     fields = context.log_fields()
     assert (fields["mcp_method"], fields["mcp_tool"]) == ("tools/call", "x" * 256)
+
+
+@pytest.mark.parametrize(
+    ("identity", "fields"),
+    [
+        (None, {"user_id": ""}),
+        (user(), {"user_id": "oidc/1"}),
+        (
+            user(client_id="build-agent", linked_id="email/a"),
+            {"user_id": "oidc/1", "linked_user_id": "email/a", "client_id": "build-agent"},
+        ),
+    ],
+)
+def test_fields_of_an_identity(identity: Identity | None, fields: dict[str, str]) -> None:
+    assert identity_fields(identity) == fields
 
 
 @pytest.mark.parametrize(

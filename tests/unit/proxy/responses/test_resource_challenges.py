@@ -83,21 +83,23 @@ async def test_browser_is_redirected_to_sign_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scopes", "has_challenge"),
+    ("scopes", "missing", "named"),
     [
-        ((), True),
-        (("tickets:read",), True),
-        (("tickets:read", "tickets:write"), False),
-        (("tickets:read", "tickets:write", "other"), False),
+        ((), ("tickets:write",), "tickets:write"),
+        (("tickets:read",), ("tickets:write",), "tickets:read tickets:write"),
+        (("other",), ("tickets:read",), "tickets:read"),
+        (("tickets:read",), (), ""),
+        ((), (), ""),
     ],
 )
-async def test_denied_token(tmp_path: Path, scopes: tuple[str, ...], has_challenge: bool) -> None:
-    """A token with all scopes would be denied as well: another one does not help."""
+async def test_denied_token(tmp_path: Path, scopes: tuple[str, ...], missing: tuple[str, ...], named: str) -> None:
+    """The challenge has the scopes that help and those of the token; without any that help there is none."""
     identity = user(client_id="ticket-agent", scopes=frozenset(scopes))
     check = checked(identity, allow_any_authenticated_user=False, allowed_users=["boss@corp.com"])
+    check.missing_scopes = missing
     answer = await posted(tmp_path, check, **CURL, **TOKEN)
     assert answer.status == 403
-    expected = [f'Bearer realm="gate", error="insufficient_scope", {SCOPE}, {METADATA}'] if has_challenge else []
+    expected = [f'Bearer realm="gate", error="insufficient_scope", scope="{named}", {METADATA}'] if named else []
     assert answer.values("www-authenticate") == expected
 
 

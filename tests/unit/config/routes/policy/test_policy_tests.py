@@ -31,6 +31,8 @@ VALID = {"url": "https://app.example.com/", "expect": "allow", "user": "ann@exam
         ({"mcp": {"method": "tools/list", "tool": "a"}}, "mcp.tool", "tools/call"),
         ({"mcp": {"method": "tools/call", "resource": "a:b"}}, "mcp.resource", "resources/read"),
         ({"mcp": {"tol": "a"}}, "mcp.tol", "mean tool?"),
+        ({"scopes": ["read"]}, "scopes", "Set `client`"),
+        ({"client": ""}, "client", "must not be empty"),
         ({"route": 0, "expect": "no-route"}, "route", "cannot be combined with"),
     ],
 )
@@ -40,8 +42,8 @@ def test_invalid_test_is_a_problem(problems: Problems, changes: dict[str, Any], 
 
 
 def test_groups_and_claims_need_a_user(problems: Problems) -> None:
-    test = {"url": "https://a/", "expect": "allow", "groups": ["g"], "claims": {"a": 1}}
-    assert set(problems(policy_tests=[test])) == {"policy_tests[0].groups", "policy_tests[0].claims"}
+    test = {"url": "https://a/", "expect": "allow", "groups": ["g"], "claims": {"a": 1}, "client": "build-agent"}
+    assert set(problems(policy_tests=[test])) == {f"policy_tests[0].{key}" for key in ("groups", "claims", "client")}
 
 
 def test_tests_of_both_places_are_one_list(load: Load, tmp_path: Path) -> None:

@@ -51,6 +51,28 @@ def explained(explain):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "outcome", "described"),
+    [
+        ([], "forbidden", "no groups"),
+        (["--client", "claude.ai"], "forbidden", "client claude.ai with no scopes"),
+        (["--client", "claude.ai", "--scope", "read", "--scope", "write"], "allowed", "client claude.ai with read, write"),
+        (["--client", "other", "--scope", "read"], "forbidden", "client other with read"),
+    ],
+)
+def test_client_can_be_described(explain, explained, arguments: list[str], outcome: str, described: str) -> None:
+    rule = {"allow": {"and": [{"client": "claude.ai"}, {"scope": "read"}]}}
+    keys = {"mcp": {"scopes": {"read": "Read"}}, "policy": [rule]}
+    described_user = [APP, "--user", "ann@corp.com", *arguments]
+    found = explained(*described_user, policy=[{"from": APP, **UPSTREAM, **keys}])
+    assert found["outcome"] == outcome
+    assert explain(*described_user, policy=[{"from": APP, **UPSTREAM, **keys}]).splitlines()[0].endswith(described)
+    with pytest.raises(CommandError, match="need"):
+        explain(APP, "--client", "claude.ai")
+    with pytest.raises(CommandError, match="need"):
+        explain(APP, "--user", "ann@corp.com", "--scope", "read")
+
+
+@pytest.mark.parametrize(
     ("arguments", "outcome"),
     [
         (["--mcp-tool", "search"], "allowed"),
