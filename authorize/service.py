@@ -119,7 +119,7 @@ class AuthorizeService(Authorizer):
             identity, token_error = await self._identify(request, cookie_headers, now, route.route)
             decision = evaluate_route(request, identity, route, now) if identity is not None else decision
         elif decision.outcome is Outcome.FORBIDDEN and route.route.mcp is not None:
-            # No rule needs the user, but the refusal tells a client of an MCP server who it acts for, and where to request access.
+            # No rule needs the user, but the error for an MCP client names the user and the page for access requests.
             identity = await self._identify_if_possible(request, cookie_headers, now, route.route)
         elif (self.identity_headers.sends_identity(route) or self.credentials.impersonates(route)) and not decision.is_preflight:
             identity = await self._identify_if_possible(request, cookie_headers, now, route.route)

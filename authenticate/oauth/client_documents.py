@@ -1,7 +1,7 @@
 """Client ID metadata documents: the client's id is the https URL of a JSON document that describes it.
 
-A URL that any client can choose must not make gate send requests into an internal network (SSRF): https only, public addresses only, the
-address that was checked is the one that is dialled, no redirects, and bounds on time, size and number.
+Any client can choose the URL, so it must not make gate send requests into an internal network (SSRF).  Therefore gate requires https,
+dials only a public address that it has checked, follows no redirects, and limits time, size and number of requests.
 """
 
 import asyncio

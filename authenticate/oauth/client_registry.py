@@ -22,7 +22,8 @@ class OAuthClients:
     async def find(self, client_id: str, *, may_fetch: bool) -> OAuthClient | None:
         """Return a client for an authorization request, None if it is not known here.
 
-        `may_fetch` is whether its document may be fetched: only for a signed-in user, so that nobody else makes gate send requests.
+        `may_fetch` allows gate to fetch the client's document.  It is True only for a signed-in user, so that other clients cannot make
+        gate send requests.
         Raises ClientDocumentError or BrokerError.
         """
         if (client := self._configured.get(client_id)) is not None:

@@ -1,4 +1,4 @@
-"""OAuth client: how it is registered, and what it may ask for."""
+"""OAuth client: its registration, and the requests that it may make."""
 
 import hmac
 from dataclasses import dataclass, field, replace
@@ -15,12 +15,12 @@ from foundation.values import SecretText
 AUTHORIZATION_CODE, REFRESH_TOKEN = "authorization_code", "refresh_token"
 NO_AUTHENTICATION = "none"
 SECRET_METHODS = ("client_secret_basic", "client_secret_post")
-# What clients of OpenID Connect ask for to get a refresh token; every client gets one here.
+# Clients of OpenID Connect request `offline_access` to get a refresh token.  gate issues one to every client.
 IGNORED_SCOPES = frozenset({"offline_access"})
 
 
 class Registration(Enum):
-    """How gate knows a client."""
+    """Source of a client's metadata."""
 
     CONFIGURED = "configured"
     METADATA_DOCUMENT = "metadata document"
@@ -46,8 +46,10 @@ class OAuthClient(ClientMixin):
 
     @property
     def remembers_consent(self) -> bool:
-        """Whether a consent is remembered: anyone can publish a metadata document or register a client, so users decide each
-        time."""
+        """Whether a consent is remembered.
+
+        Anyone can publish a metadata document or register a client, so gate requests consent to such clients each time.
+        """
         return self.registration is Registration.CONFIGURED
 
     def at(self, resource: ProtectedResource) -> Self:

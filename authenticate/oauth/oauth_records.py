@@ -1,4 +1,4 @@
-"""Records of the authorization server besides sessions: consents, and clients that registered themselves."""
+"""Records of the authorization server, except sessions: consents, and clients that registered themselves."""
 
 from dataclasses import dataclass
 from typing import Self

@@ -91,11 +91,11 @@ class TokenService:
         return AuthorizationRequest(grant.request.client, server.find_resource(request), grant.redirect_uri, scopes)
 
     def deny(self, params: Mapping[str, str], client: OAuthClient) -> str:
-        """Return the Location that tells the client that the user did not consent."""
+        """Return the Location that redirects to the client with the error `access_denied`."""
         return self._authorization_location(params, client, user=None, code="")
 
     def grant(self, params: Mapping[str, str], client: OAuthClient, session: SessionRecord, code: str) -> str:
-        """Return the Location that gives the client the code of its session."""
+        """Return the Location that redirects to the client with the code of its session."""
         return self._authorization_location(params, client, user=session, code=code)
 
     def _authorization_location(self, params: Mapping[str, str], client: OAuthClient, user: SessionRecord | None, code: str) -> str:
@@ -123,11 +123,11 @@ class TokenService:
         )
 
     async def token(self, params: Mapping[str, str], headers: Mapping[str, str], client_address: str) -> TokenResult:
-        """Answer a token request."""
+        """Respond to a token request."""
         return await self._run(params, headers, client_address, is_revocation=False)
 
     async def revoke(self, params: Mapping[str, str], headers: Mapping[str, str], client_address: str) -> TokenResult:
-        """Answer a revocation request (RFC 7009).  It ends the session: access and refresh tokens are one authorization."""
+        """Respond to a revocation request (RFC 7009).  It ends the session: access and refresh tokens are one authorization."""
         return await self._run(params, headers, client_address, is_revocation=True)
 
     async def _run(self, params: Mapping[str, str], headers: Mapping[str, str], client_address: str, *, is_revocation: bool) -> TokenResult:

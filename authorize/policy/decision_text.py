@@ -60,7 +60,7 @@ def user_message(decision: Decision) -> Message:
 
 
 def mcp_refusal_message(decision: Decision, message: McpMessage | None) -> str:
-    """Return the message for the client of an MCP server.  It is English, as everything that only programs receive."""
+    """Return the message for the client of an MCP server.  It is in English, like every text for client applications."""
     reasons = _disclosed_reasons(decision)
     return f"{_mcp_subject(message or NO_MESSAGE)} is not allowed: {reasons or 'no rule allows it'}."
 

@@ -22,9 +22,9 @@ ROUTE = "gate_route"  # the id of the route that the data plane will use
 PURPOSE = "gate_purpose"  # absent for a decision
 IDENTIFY, ATTEST, CREDENTIALS, ACCESSIBLE_ROUTES = "identify", "attest", "credentials", "accessible_routes"
 MCP_CALLS = "mcp_calls"  # a purpose, and the extension that has the calls in JSON
-ENVOY_TOKEN = "gate_token"  # noqa: S105 - one of ext_authz_tokens, from an Envoy that has no metadata of its own to say it in
+ENVOY_TOKEN = "gate_token"  # noqa: S105 - one of ext_authz_tokens, from an Envoy that cannot send gRPC metadata
 MCP = "gate_mcp"  # the MCP message that the proxy has read, in JSON; absent if it has read none
-SYNC_TOKEN = "gate_seen"  # noqa: S105 - the version of the records that the data plane knows of: older ones must not decide
+SYNC_TOKEN = "gate_seen"  # noqa: S105 - position of the data plane's replica: older records must not decide
 
 _SEPARATE_HEADERS = (b"cookie", b"origin", b"access-control-request-method")
 

@@ -82,7 +82,7 @@ class RouteTemplates:
 
 
 def render_request(templates: HeaderTemplates, request: PolicyRequest, request_id: str) -> Headers:
-    """Render the headers that depend on the request.  Raises NoIdentity as `RouteTemplates.told`."""
+    """Render the headers that depend on the request.  Raises NoIdentity as `RouteTemplates.render_user`."""
     certificate = request.client_certificate
     values = {REQUEST_ID: request_id, FINGERPRINT: certificate.fingerprint if certificate is not None else None}
     found = ((name, _substitute(name, parts, values)) for name, parts in templates)

@@ -70,6 +70,6 @@ class CoreTime:
         return cls(busy / _TICKS, everything / _TICKS)
 
     def background_load(self, earlier: "CoreTime", measured_load: float) -> float:
-        """Return the share (0 to 1) that other processes used; `ours` is the CPU time of the measured ones."""
+        """Return the share (0 to 1) of CPU time of other processes.  `measured_load` is the CPU time of the measured processes."""
         elapsed = self.all - earlier.all
         return max(0.0, self.busy - earlier.busy - measured_load) / elapsed if elapsed else 0.0

@@ -50,7 +50,7 @@ def parse_message(body: bytes) -> ParsedMessage:
     """Return the message of a body.  Raises McpRejected if it is invalid or ambiguous."""
     value = _parse_json(body)
     if isinstance(value, list):
-        raise McpRejected(INVALID_REQUEST, "batches of messages are not supported. Send each message in a request of its own")
+        raise McpRejected(INVALID_REQUEST, "batches of messages are not supported. Send each message in a separate request")
     if not isinstance(value, dict):
         raise McpRejected(INVALID_REQUEST, "the body is not a JSON object")
     _require_exact_keys(value, _MEMBERS, "the message")

@@ -1,7 +1,7 @@
 """B54: can a client of an MCP server call a tool that the policy denies, by a message that the server reads differently?
 
-The route allows one tool, `search`.  Whatever reaches the upstream is read by readers that are as lenient as some servers: none may find
-the call of another tool in it, in the body or in the headers.
+The route allows one tool, `search`.  Each request that reaches the upstream is parsed by parsers as lenient as those of some servers.
+None may find a call of another tool in its body or headers.
 """
 
 import base64

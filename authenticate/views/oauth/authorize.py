@@ -142,8 +142,9 @@ async def _decide(request: HttpRequest, service: AuthenticateService, session: S
 async def _continue_at_provider(
     request: HttpRequest, service: AuthenticateService, session: SessionRecord, consent: ConsentRequest
 ) -> HttpResponse:
-    """Redirect to the provider, which knows the user: the agent's session gets tokens of its own, because two sessions cannot share a
-    refresh token that the provider rotates.
+    """Redirect to the user's provider for another sign-in.
+
+    The agent's session needs separate tokens, because two sessions cannot share a refresh token that the provider rotates.
     """
     target = service.redirect_targets.resolve(service.origin + consent.path, page_context(request).authorize.is_route_origin)
     if target is None:
