@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from authenticate.page_paths import CALLBACK_PATH, SIGN_IN_PATH
+from authenticate.page_paths import SIGN_IN_PATH
 from authenticate.redirect_targets import RedirectTarget, RedirectTargets
 from config.options import Options
 from databroker.records import SessionRecord
-from foundation.crypto.handoff import HANDOFF_PARAM, TO_CLIENT_APPLICATION, HandoffTokens
+from foundation.crypto.handoff import HANDOFF_PARAM, ROUTE_CALLBACK_PATH, TO_CLIENT_APPLICATION, HandoffTokens
 from foundation.crypto.signed_urls import UrlSigner
 
 
@@ -29,7 +29,7 @@ class BrowserRedirects:
         params = {"gate_redirect_uri": self._origin + path, **step_up}
         return self._signer.sign(self._origin + SIGN_IN_PATH, params, self._clock())
 
-    def sign_in_params(self, query: str) -> dict[str, str]:
+    def verify_sign_in_url(self, query: str) -> dict[str, str]:
         """Return the parameters of a signed sign-in URL with this query. Raises UrlExpired or SealError."""
         return self._signer.verify(f"{self._origin}{SIGN_IN_PATH}?{query}", self._clock())
 
@@ -41,7 +41,7 @@ class BrowserRedirects:
         if self._targets.is_authenticate_page(target):
             return str(target)
         token = self._handoffs.seal(session.id, route_attempt_id, target.host_port, str(target), self._clock())
-        return f"{target.origin}{CALLBACK_PATH}?{HANDOFF_PARAM}={token}"
+        return f"{target.origin}{ROUTE_CALLBACK_PATH}?{HANDOFF_PARAM}={token}"
 
     def programmatic_location(self, session: SessionRecord, route: RedirectTarget, redirect_uri: str) -> str:
         """Return the Location after consent to a client application.
@@ -49,4 +49,4 @@ class BrowserRedirects:
         It leads to the route host, which issues the application's token and redirects to the application.
         """
         token = self._programmatic_handoffs.seal(session.id, "", route.host_port, redirect_uri, self._clock())
-        return f"{route.origin}{CALLBACK_PATH}?gate_programmatic=true&{HANDOFF_PARAM}={token}"
+        return f"{route.origin}{ROUTE_CALLBACK_PATH}?gate_programmatic=true&{HANDOFF_PARAM}={token}"

@@ -1,7 +1,6 @@
 """Paths of the pages of the authenticate host that several modules link to."""
 
 SIGN_IN_PATH = "/.gate/sign_in"
-CALLBACK_PATH = "/.gate/callback/"
 ACCESS_PATH = "/.gate/access"
 BACKCHANNEL_LOGOUT_PATH = "/.gate/backchannel_logout"
 FRONTCHANNEL_LOGOUT_PATH = "/.gate/frontchannel_logout"

@@ -75,7 +75,7 @@ class AuthenticateService:
         self.signer = UrlSigner(options)
         self.redirect_targets = RedirectTargets(self.origin)
         self.post_logout_redirect = PostLogoutRedirect(options, self.redirect_targets)
-        self.redirects = BrowserRedirects(options, self.signer, self.redirect_targets, clock)
+        self.browser_redirects = BrowserRedirects(options, self.signer, self.redirect_targets, clock)
         self.replay_guard = ReplayGuard(broker, clock)
         self.consent_requests = ProgrammaticRequests(options)
         self.agents = TokenService(options, broker, clock)

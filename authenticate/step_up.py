@@ -15,7 +15,7 @@ from foundation.web.message import Message
 ACR_NOT_MET = Message("This application requires a stronger sign-in method.")
 AUTH_TIME_MISSING = Message("Your identity provider did not report when you last signed in, which this application requires.")
 MAX_AGE_EXCEEDED = Message("Your last sign-in is too old for this application.")
-UNMET = "unmet_authentication_requirements"  # OpenID Connect Core Unmet Authentication Requirements 1.0
+UNMET_REQUIREMENTS_ERROR = "unmet_authentication_requirements"  # OpenID Connect Core Unmet Authentication Requirements 1.0
 
 
 @dataclass(frozen=True, slots=True)

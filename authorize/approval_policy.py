@@ -29,7 +29,7 @@ def _is_accepted_user(route: Route, identity: Identity) -> bool:
 
     The user of an agent is one, who opens the page to request access in a browser.
     """
-    if not identity.is_provider_user or (identity.is_bearer and not identity.client_id):
+    if not identity.is_provider_user or (identity.has_oauth_token and not identity.client_id):
         return False
     return not route.identity_providers or identity.provider in route.identity_providers
 

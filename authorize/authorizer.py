@@ -19,7 +19,7 @@ from authorize.policy.route_table import RouteTable
 from authorize.route_settings import default_ports, route_table
 from authorize.upstream.identity_headers import Headers
 from config.options import Options
-from config.routes.upstreams.upstream_credentials import exposes_credentials
+from config.routes.upstreams.upstream_credentials import injects_credentials
 from databroker.broker_client import BrokerPageContext
 from foundation.errors import BadRequest
 from foundation.readiness import ReadinessReport
@@ -36,7 +36,7 @@ class WithheldCredentials(Enum):
 
 @dataclass(slots=True)  # not frozen, because one is created per request
 class AuthorizationResult:
-    """Result of a check.
+    """Result of authorizing a request.
 
     `identity_headers` is empty unless the decision is ALLOWED.
 
@@ -64,8 +64,8 @@ class AuthorizationResult:
         """Return the credentials to withhold.  The decision alone determines them, so that no forwarding code can omit the step."""
         if self.decision.is_preflight:
             return WithheldCredentials.ALL
-        is_bearer = self.identity is not None and self.identity.is_bearer
-        return WithheldCredentials.AUTHORIZATION if is_bearer else WithheldCredentials.GATE
+        has_oauth_token = self.identity is not None and self.identity.has_oauth_token
+        return WithheldCredentials.AUTHORIZATION if has_oauth_token else WithheldCredentials.GATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Authorizer(ABC):
         self.default_ports = default_ports(options)
         self.has_shadow = False  # only the deciding process evaluates shadow rules
         self.routes: RouteTable = route_table(options, previous.routes if previous else None)
-        self._credential_routes = frozenset(route.id for route in self.routes.routes() if exposes_credentials(route.route, options))
+        self._credential_routes = frozenset(route.id for route in self.routes.routes() if injects_credentials(route.route, options))
         self._certificate_hosts = CertificateHosts(self.routes.routes())
         # Ports of the pages of a host that has only tunnels.  A tunnel's own port is a name on which gate does not listen.
         self._page_ports = tuple(dict.fromkeys((None, options.authenticate_service_url.port, *self.routes.ports)))
@@ -137,13 +137,13 @@ class Authorizer(ABC):
 
     @abstractmethod
     async def allowed_calls(
-        self, request: PolicyRequest, check: AuthorizationResult, cookie_headers: Iterable[bytes], calls: Sequence[McpMessage]
+        self, request: PolicyRequest, authorization: AuthorizationResult, cookie_headers: Iterable[bytes], calls: Sequence[McpMessage]
     ) -> Sequence[bool]:
-        """Return for each call of an MCP server whether it would be allowed in place of `request`, whose result is `check`."""
+        """Return for each call of an MCP server whether it would be allowed in place of `request`, whose result is `authorization`."""
         ...
 
     @abstractmethod
-    async def credentials_for(self, check: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
+    async def credentials_for(self, authorization: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
         """Return gate's credentials for the upstream of an allowed request.  Raises UpstreamCredentialsUnavailable."""
         ...
 
@@ -187,7 +187,7 @@ class Authorizer(ABC):
     # administrator.
 
     async def evaluate_shadow(
-        self, request: PolicyRequest, check: AuthorizationResult, cookie_headers: Iterable[bytes]
+        self, request: PolicyRequest, authorization: AuthorizationResult, cookie_headers: Iterable[bytes]
     ) -> ShadowOutcome | None:
         """Return the outcome if all shadow rules were enforced.  It must not affect the response."""
         return None

@@ -132,38 +132,38 @@ class AuthorizeService(Authorizer):
         return AuthorizationResult(decision, identity, headers, challenge, token_error, valid_until, missing_scopes(decision))
 
     async def evaluate_shadow(
-        self, request: PolicyRequest, check: AuthorizationResult, cookie_headers: Iterable[bytes]
+        self, request: PolicyRequest, authorization: AuthorizationResult, cookie_headers: Iterable[bytes]
     ) -> ShadowOutcome | None:
         """Return the outcome if all shadow rules were enforced.  It must not affect the response."""
         now = self._clock()
 
         async def identify() -> Identity | None:
-            route = check.decision.route
+            route = authorization.decision.route
             return await self._identify_if_possible(request, cookie_headers, now, route.route if route is not None else None)
 
-        return await self._shadow.evaluate(request, check, now, identify, self._certificates)
+        return await self._shadow.evaluate(request, authorization, now, identify, self._certificates)
 
     async def load_session_identity(self, session_id: str) -> Identity | None:
         return await self._identities.load(session_id, self._clock())
 
     # enforcement-point: Authorization: MCP calls that may be listed
     async def allowed_calls(
-        self, request: PolicyRequest, check: AuthorizationResult, cookie_headers: Iterable[bytes], calls: Sequence[McpMessage]
+        self, request: PolicyRequest, authorization: AuthorizationResult, cookie_headers: Iterable[bytes], calls: Sequence[McpMessage]
     ) -> Sequence[bool]:
-        route, context, now = check.decision.route, check.decision.context, self._clock()
-        if route is None or context is None or not check.decision.is_allowed or check.decision.is_preflight:
+        route, context, now = authorization.decision.route, authorization.decision.context, self._clock()
+        if route is None or context is None or not authorization.decision.is_allowed or authorization.decision.is_preflight:
             return [False] * len(calls)
-        identity = check.identity
+        identity = authorization.identity
         if identity is None:  # a call may need the user of a request that did not
             identity = await self._identify_if_possible(request, cookie_headers, now, route.route)
         # The context's request has the verification result of its client certificate.
         return [evaluate_route(context.request.with_message(call), identity, route, now).is_allowed for call in calls]
 
-    async def credentials_for(self, check: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
-        route = check.decision.route
-        if route is None or not check.decision.is_allowed or check.decision.is_preflight:
+    async def credentials_for(self, authorization: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
+        route = authorization.decision.route
+        if route is None or not authorization.decision.is_allowed or authorization.decision.is_preflight:
             return ()
-        return await self.credentials.headers_for(route, check.identity)
+        return await self.credentials.headers_for(route, authorization.identity)
 
     async def attest(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Attestation:
         identity, _ = await self._identify(request, cookie_headers, self._clock())
@@ -219,7 +219,7 @@ class AuthorizeService(Authorizer):
         return (None, found.reason) if isinstance(found, InvalidToken) else (found, "")
 
     async def _identify_by_cookie(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Identity | None:
-        return await self._cookies.active_session(cookie_headers, host_port, now, self._identities.find)
+        return await self._cookies.active_session(cookie_headers, host_port, now, self._identities.find_browser_identity)
 
     async def _identify_by_token(self, request: PolicyRequest, now: float, route: Route | None) -> Identity | InvalidToken | None:
         """Return the identity of a service account or client application.
@@ -250,7 +250,9 @@ class AuthorizeService(Authorizer):
             except SealError as error:
                 reason = reason or f"program token: {error}"
                 continue
-            return await self._identities.find(opened.session_id, now) or InvalidToken("program token: its session has ended")
+            return await self._identities.find_browser_identity(opened.session_id, now) or InvalidToken(
+                "program token: its session has ended"
+            )
         return InvalidToken(reason)
 
     async def _identify_by_bearer(self, route: Route, token: str, client_ip: str, now: float) -> Identity | InvalidToken:
@@ -281,8 +283,10 @@ def _decision_expiry(decision: Decision, identity: Identity) -> float:
     This is the expiry of the session or token, or of temporary access if the request is allowed by nothing else.  The expiry of a service
     account identity does not count, because it is rebuilt each hour.
     """
-    expires_at = identity.expires_at if identity.is_provider_user or identity.is_bearer else math.inf
+    expires_at = identity.expires_at if identity.is_provider_user or identity.has_oauth_token else math.inf
     route, context = decision.route, decision.context
-    if not identity.grants or route is None or context is None or (span := identity.grants.get(route.route.grant_key)) is None:
+    if not identity.grants or route is None or context is None or (period := identity.grants.get(route.route.grant_key)) is None:
         return expires_at
-    return expires_at if evaluate_route(context.request, identity, route, span.expires_at).is_allowed else min(expires_at, span.expires_at)
+    return (
+        expires_at if evaluate_route(context.request, identity, route, period.expires_at).is_allowed else min(expires_at, period.expires_at)
+    )

@@ -139,9 +139,9 @@ async def measured() -> dict[tuple[int, int], float]:
         host = f"app{size - 1}.example.com"
         cookie_header = signed_in(SessionCookies(options), "s1", host, issued=time.time(), expires=time.time() + 50_000)
         cookie = [f"theme=dark; {cookie_header}; lang=en".encode()]
-        check = await service.check(parse_request("GET", host.encode(), b"/", b"", service.default_ports), cookie)
-        if not check.decision.is_allowed or len(check.identity_headers) != 3:
-            raise SystemExit(f"the bench measures the wrong thing: {check}")
+        authorization = await service.check(parse_request("GET", host.encode(), b"/", b"", service.default_ports), cookie)
+        if not authorization.decision.is_allowed or len(authorization.identity_headers) != 3:
+            raise SystemExit(f"the bench measures the wrong thing: {authorization}")
         worlds[size, providers] = (service, cookie, host.encode())
     # Interleaved, so that other load affects all of them.
     rounds = [{name: await microseconds(*world) for name, world in worlds.items()} for _ in range(ROUNDS)]

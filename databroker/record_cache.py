@@ -153,7 +153,7 @@ def _unpack(packed: bytes) -> dict[str, Any]:
     return data
 
 
-def without_non_policy_fields(record: Record | None) -> Record | None:
+def select_policy_fields(record: Record | None) -> Record | None:
     if record is None or record.type != SESSION or NON_POLICY_FIELDS.isdisjoint(record.data):
         return record
     return replace(record, data=frozen_data({key: value for key, value in record.data.items() if key not in NON_POLICY_FIELDS}))

@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from databroker.broker_client import BrokerClient, current_version
-from databroker.record_cache import ChangeCounter, RecordCache, without_non_policy_fields
+from databroker.record_cache import ChangeCounter, RecordCache, select_policy_fields
 from databroker.records import ACCESS_GRANT, DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
 from databroker.store.base import NO_POSITION, RecordChange, ResyncRequired
 from foundation.backoff import backoff_delays
@@ -22,7 +22,7 @@ from foundation.tasks import spawn
 
 log = structlog.get_logger(__name__)
 
-MAX_SESSIONS = 100_000  # the limit of every other type too
+MAX_RECORDS_PER_TYPE = 100_000  # the limit of every other type too
 # Maximum delay until the replica notices that the broker is back.  Until then it may serve records that have changed.
 MAX_BACKOFF = 1.0
 # Maximum interval of version checks, because a dead stream looks like an idle one.  There are three checks within `staleness`.
@@ -42,11 +42,11 @@ class Unknown(Enum):
 
 UNKNOWN: Final = Unknown.UNKNOWN
 # Change that callbacks receive if anything may have changed: they drop everything derived from records.
-EVERYTHING: Final = RecordChange(0, "", "", None)
+CACHE_CLEARED: Final = RecordChange(0, "", "", None)
 
 ABSENCE_NOT_CACHED: Final = frozenset({SESSION, SERVICE_ACCOUNT})
 
-type_and_id = tuple[str, str]
+RecordKey = tuple[str, str]
 
 
 class Replica:
@@ -68,7 +68,7 @@ class Replica:
         client: BrokerClient,
         types: tuple[str, ...] = (SESSION, USER, DIRECTORY_USER, DIRECTORY_GROUP, SERVICE_ACCOUNT, ACCESS_GRANT),
         *,
-        max_records: int = MAX_SESSIONS,
+        max_records: int = MAX_RECORDS_PER_TYPE,
         initial_backoff: float = 0.1,
         staleness: float = 0.0,
         min_silence: float = MIN_SILENCE,
@@ -82,7 +82,7 @@ class Replica:
         self._clock = clock
         self._writes = ChangeCounter()
         self._cache = {type: RecordCache(type, max_records, self._writes) for type in types}
-        self._fetches: SingleFlight[type_and_id, Record | None] = SingleFlight("replica fetch")
+        self._fetches: SingleFlight[RecordKey, Record | None] = SingleFlight("replica fetch")
         self._callbacks: list[Callable[[RecordChange], None]] = []
         self._is_following = False
         self._staleness_timer: asyncio.TimerHandle | None = None
@@ -167,7 +167,7 @@ class Replica:
     def on_change(self, callback: Callable[[RecordChange], None]) -> None:
         """Call `callback` in the stream task for each change of the replica's types, cached or not, after the cache is updated.
 
-        It receives EVERYTHING (compare with `is`) if the cache was cleared.  If a callback raises, the cache is cleared and the stream
+        It receives CACHE_CLEARED (compare with `is`) if the cache was cleared.  If a callback raises, the cache is cleared and the stream
         is followed again from the start.
         """
         self._callbacks.append(callback)
@@ -188,7 +188,7 @@ class Replica:
                     reason = str(error) or "timeout"
                     self.health.mark_down(reason)
                     log.warning("replica lost the change stream", reason=reason)
-                except Exception:  # of a callback: clear, because it missed a change; the next connection sends EVERYTHING
+                except Exception:  # of a callback: clear, because it missed a change; the next connection sends CACHE_CLEARED
                     log.exception("change callback failed")
                     self._clear(is_following=False)
                 await asyncio.sleep(next(backoff))
@@ -251,16 +251,16 @@ class Replica:
             if version is None or (change.record is None and version < change.version):
                 cache.drop(change.id)
             elif version < change.version:
-                cache.put(change.id, without_non_policy_fields(change.record))
+                cache.put(change.id, select_policy_fields(change.record))
         self._notify(change)
 
-    async def _fetch(self, key: type_and_id) -> Record | None:
-        record = without_non_policy_fields(await self._client.get(*key))
+    async def _fetch(self, key: RecordKey) -> Record | None:
+        record = select_policy_fields(await self._client.get(*key))
         if self._fetches.is_current(key):  # no change arrived during the fetch
             self._store(key, record)
         return record
 
-    def _store(self, key: type_and_id, record: Record | None) -> None:
+    def _store(self, key: RecordKey, record: Record | None) -> None:
         if not self._is_following or key[0] not in self._types or (record is None and key[0] in ABSENCE_NOT_CACHED):
             return
         self._cache[key[0]].put(key[1], record)
@@ -293,7 +293,7 @@ class Replica:
 
     def _reset(self, *, is_following: bool) -> None:
         self._clear(is_following=is_following)
-        self._notify(EVERYTHING)
+        self._notify(CACHE_CLEARED)
 
     def _clear(self, *, is_following: bool) -> None:
         self._is_following = is_following

@@ -20,7 +20,7 @@ class SessionReader:
     def __init__(self, options: Options):
         self.providers = options.providers
 
-    def read(self, record: Record) -> SessionRecord | None:
+    def read_valid(self, record: Record) -> SessionRecord | None:
         """Return the session in a record, or None if it is malformed or of another provider.  The user then signs in again."""
         if (session := SessionRecord.parse(record)) is None:
             return None

@@ -85,7 +85,7 @@ class GateAdminSite(AdminSite):
             return answer
         identity = identify(request)
         if identity is None:
-            return HttpResponseRedirect(gate.authenticate.redirects.sign_in_url(_target(request)))
+            return HttpResponseRedirect(gate.authenticate.browser_redirects.sign_in_url(_target(request)))
         if not may_administer(request, identity):
             stranger = Actor(ActorKind.USER, identity.user_id, identity.display_name)
             record_action(
@@ -109,7 +109,7 @@ class GateAdminSite(AdminSite):
 
 def identify(request: HttpRequest) -> Identity | None:
     gate = page_context(request)
-    return async_to_sync(gate.authorize.identify)(gate.incoming.cookies, gate.incoming.request.host_port)
+    return async_to_sync(gate.authorize.identify)(gate.incoming.cookie_headers, gate.incoming.request.host_port)
 
 
 def may_administer(request: HttpRequest, identity: Identity) -> bool:

@@ -25,12 +25,12 @@ from foundation.web.asgi_types import Receive, Send  # noqa: E402
 from foundation.web.message import Message  # noqa: E402
 from gateproject.process.reload import ConfigProvenance, ConfigurationStatus  # noqa: E402
 from gateproject.process.runtime import Runtime  # noqa: E402
-from gateproject.process.services import Services, served  # noqa: E402
+from gateproject.process.services import Services, require_service  # noqa: E402
 from gateproject.process.start import runtime_from_settings  # noqa: E402
 from gateproject.process.third_party_server import ThirdPartyServer, open_under_daphne  # noqa: E402
 from proxy.incoming_request import BodyTooLarge, IncomingRequest, limit_body  # noqa: E402
 from proxy.listener.daphne_command import install  # noqa: E402
-from proxy.listener.http1.exchange import ABORT  # noqa: E402
+from proxy.listener.http1.exchange import is_from_gate_listener  # noqa: E402
 from proxy.observe.request_recorder import PageLog  # noqa: E402
 from proxy.observe.request_spans import name_builtin_span, recording_status, start_request_span  # noqa: E402
 from proxy.reserved_paths import RequestHandler  # noqa: E402
@@ -64,15 +64,15 @@ class GatePageContext:
 
     @property
     def authorize(self) -> Authorizer:
-        return served(self.services.authorize)
+        return require_service(self.services.authorize)
 
     @property
     def authenticate(self) -> AuthenticateService:
-        return served(self.services.authenticate)
+        return require_service(self.services.authenticate)
 
     @property
     def proxy(self) -> ProxyService:
-        return served(self.services.proxy)
+        return require_service(self.services.proxy)
 
     @property
     def request_id(self) -> str:
@@ -98,7 +98,7 @@ class GateApplication:
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         services = self._runtime.services
-        proxy, tracing = served(services.proxy), services.tracing
+        proxy, tracing = require_service(services.proxy), services.tracing
         incoming = proxy.build_incoming(scope)
         if tracing is None or (span := start_request_span(tracing, incoming)) is None:
             await self._respond(services, proxy, incoming, receive, send)
@@ -110,34 +110,34 @@ class GateApplication:
         try:
             handler = proxy.find_handler(incoming)
         except BadRequest as error:
-            page = PageLog(incoming, send)
+            page_log = PageLog(incoming, send)
             await send_denial(
-                incoming, Deny(error.status, Message("This address can't be used: %(error)s.", error=error.message)), page.send
+                incoming, Deny(error.status, Message("This address can't be used: %(error)s.", error=error.message)), page_log.send
             )
-            page.emit()
+            page_log.emit()
             return
         if handler is RequestHandler.DATA_PLANE:
             await proxy.data_plane(incoming, receive, send)
         elif handler is RequestHandler.FORWARD_AUTH:
             await proxy.forward_auth(incoming, receive, send, partial(self._serve_page, services, RequestHandler.ROUTE_PAGES))
         elif handler in (RequestHandler.HEALTH, RequestHandler.READINESS):  # polled every few seconds, so not logged
-            is_well = handler is RequestHandler.HEALTH or self._runtime.readiness().is_ready
-            await proxy.respond(handler, incoming, send, is_healthy=is_well)
+            is_healthy = handler is RequestHandler.HEALTH or self._runtime.readiness().is_ready
+            await proxy.respond(handler, incoming, send, is_healthy=is_healthy)
         else:
             await self._serve_builtin(services, handler, incoming, receive, send)
 
     async def _serve_builtin(
         self, services: Services, handler: RequestHandler, incoming: IncomingRequest, receive: Receive, send: Send
     ) -> None:
-        proxy = served(services.proxy)
-        page = PageLog(incoming, send)
+        proxy = require_service(services.proxy)
+        page_log = PageLog(incoming, send)
         try:
             if handler in (RequestHandler.AUTHENTICATE_PAGES, RequestHandler.ROUTE_PAGES):
-                await self._serve_page(services, handler, incoming, receive, page.send)
+                await self._serve_page(services, handler, incoming, receive, page_log.send)
             else:
-                await proxy.respond(handler, incoming, page.send)
+                await proxy.respond(handler, incoming, page_log.send)
         finally:
-            page.emit()
+            page_log.emit()
 
     async def _serve_page(
         self, services: Services, handler: RequestHandler, incoming: IncomingRequest, receive: Receive, send: Send
@@ -158,7 +158,7 @@ class GateApplication:
         scope = {**incoming.scope, "path": path, "raw_path": path.encode(), "root_path": "", "scheme": scheme, "gate": context}
         limit = PAGE_BODY_BYTES
         if context.at_authenticate_host:
-            limit = served(services.authenticate).scim_access.body_limit(path, incoming.header(b"authorization"), limit)
+            limit = require_service(services.authenticate).scim_access.body_limit(path, incoming.header(b"authorization"), limit)
         try:
             await self._pages(scope, limit_body(receive, limit), send)
         except BodyTooLarge as error:
@@ -167,12 +167,12 @@ class GateApplication:
 
 def http(scope: dict[str, Any], receive: Receive, send: Send) -> Awaitable[None]:
     """Serve HTTP, and websockets of gate's listener. The scope of any other server is parsed again, strictly."""
-    return edge(scope, receive, send) if ABORT in (scope.get("extensions") or ()) else other_server.serve_http(scope, receive, send)
+    return gate_application(scope, receive, send) if is_from_gate_listener(scope) else other_server.serve_http(scope, receive, send)
 
 
 runtime = runtime_from_settings()
-edge = GateApplication(runtime)
-other_server = ThirdPartyServer(runtime, edge, runtime.on_request_complete)
+gate_application = GateApplication(runtime)
+other_server = ThirdPartyServer(runtime, gate_application, runtime.on_request_complete)
 application = ProtocolTypeRouter({"http": http, "websocket": other_server.serve_websocket, "lifespan": other_server.serve_lifespan})
 
 

@@ -28,7 +28,7 @@ from foundation.errors import BrokerError
 from foundation.web.times import time_element
 
 RECENT_DECISIONS = 10
-MAX_SESSIONS = 20  # of which client applications are listed
+MAX_LISTED_SESSIONS = 20  # of which client applications are listed
 BROKER_UNAVAILABLE = "The data broker is unavailable."
 Lines = list[tuple[Any, ...]]
 
@@ -56,7 +56,7 @@ class UserDetailsAdmin(UserAdmin):
         user = super().get_object(request, object_id, from_field)
         if user is not None and request.method in ("GET", "HEAD"):
             user.options = page_context(request).options
-            broker, sessions = page_context(request).broker, list(user.sessions.order_by("-started_at", "pk")[:MAX_SESSIONS])
+            broker, sessions = page_context(request).broker, list(user.sessions.order_by("-started_at", "pk")[:MAX_LISTED_SESSIONS])
             try:
                 user.access_lines, user.request_lines = async_to_sync(_access)(broker, user)
                 user.let_in = async_to_sync(_programmatic_clients)(broker, sessions)
@@ -113,7 +113,7 @@ class UserDetailsAdmin(UserAdmin):
             for client in let_in
         ]
         rows = format_html_join("", "<div>Program at {} for {}, since {}, until {} ends</div>", lines)
-        return rows or f"None in the newest {MAX_SESSIONS} sessions."
+        return rows or f"None in the newest {MAX_LISTED_SESSIONS} sessions."
 
     @admin.display(description="service accounts created by this user")
     def accounts(self, user: User) -> SafeString | str:

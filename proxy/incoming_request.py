@@ -33,7 +33,7 @@ class IncomingRequest:
     scope: dict[str, Any]
     request: PolicyRequest
     headers: dict[bytes, bytes]
-    cookies: list[bytes]
+    cookie_headers: list[bytes]
     request_id: str
     started_at: float
     response_reason: str = ""

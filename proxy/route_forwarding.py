@@ -7,7 +7,7 @@ from datetime import timedelta
 from authorize.policy.compiled_route import CompiledRoute
 from config.options import Options
 from config.routes.route_identity_headers import IdentityHeaderNames
-from config.routes.upstreams.upstream_credentials import exposes_credentials
+from config.routes.upstreams.upstream_credentials import injects_credentials
 from foundation.web.asgi_types import Header
 from proxy.incoming_request import IncomingRequest
 from proxy.rewriting.connection_auth import ConnectionUse, connection_use
@@ -36,7 +36,7 @@ class RouteForwarding:
     timeout: float | None
     is_default_timeout: bool
     idle_timeout: float | None
-    needs_upstream_credentials: bool  # of gate, for the upstream
+    injects_credentials: bool  # of gate, for the upstream
     preserves_target: bool  # a path without a query is forwarded unchanged
     preserves_host: bool  # Host is forwarded unchanged
     statistics: RouteStatistics | None = None
@@ -63,7 +63,7 @@ class RouteForwarding:
             timeout=timeout.total_seconds() if timeout > timedelta(0) else None,
             is_default_timeout=route.timeout is None,
             idle_timeout=route.idle_timeout.total_seconds() or None,
-            needs_upstream_credentials=exposes_credentials(route, options),
+            injects_credentials=injects_credentials(route, options),
             preserves_target=path.is_noop,
             preserves_host=host == HostRewrite(),
             statistics=statistics,

@@ -26,7 +26,7 @@ from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.planes.shared_resources import SharedResources
 from proxy.reserved_paths import HostRoles, RequestHandler, handler_for
 from proxy.responses import builtin_pages
-from proxy.responses.site_context import build_site_facts
+from proxy.responses.site_context import build_site_info
 from proxy.sign_in.redirect_uris import RedirectUriAllowlist
 from proxy.upstreams.cluster import Clusters
 from proxy.upstreams.upstream_errors import UpstreamErrors
@@ -50,7 +50,7 @@ class ProxyService:
             for name in ("strict-transport-security",)
             if name in configured_headers
         )
-        self._site = build_site_facts(options, site_headers)
+        self._site = build_site_info(options, site_headers)
         self._serves_routes = options.services in PROXY_ROLES
         self._hosts = MemoCache(
             _host_roles(options, authorize), MAX_CACHED_HOSTS, max_key_length=MAX_HOST_LENGTH, size=lambda address: len(address[0])
@@ -64,9 +64,9 @@ class ProxyService:
         self.upstream_errors: UpstreamErrors = self.data_plane.upstream_errors
         self.forward_auth = ForwardAuth(options, pipeline)
         self.sign_in_urls, self.sign_in_loops = pipeline.renderer.sign_in_urls, pipeline.verdicts.loops
-        self.resources = ProtectedResources(options.policy)
+        self.protected_resources = ProtectedResources(options.policy)
         self.session_cookies = SessionCookies(options)
-        self.sessions = SessionReader(options)
+        self.session_reader = SessionReader(options)
         self.sign_in_attempts = SignInAttempts(options, "route")
         self.handoffs = HandoffTokens(options)
         self.redirect_uris = RedirectUriAllowlist(options)

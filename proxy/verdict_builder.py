@@ -41,20 +41,20 @@ class VerdictBuilder:
     """Builder of verdicts.  Its state depends only on the configuration."""
 
     def __init__(self, options: Options, authorize: Authorizer):
-        self._needs_upstream_credentials, self._is_route_origin = authorize.injects_credentials, authorize.is_route_origin
+        self._injects_credentials, self._is_route_origin = authorize.injects_credentials, authorize.is_route_origin
         self.loops = SignInLoops(options)
         self._denials = Denials(options, authorize, self.loops)
         self._identity_header_names = authorize.routes.identity_header_names
 
     def build(self, decision: RequestDecision, enforcer: Enforcer = Enforcer.EMBEDDED) -> Verdict:
-        incoming, check, compiled = decision.incoming, decision.authorization, decision.authorization.decision.route
+        incoming, authorization, compiled = decision.incoming, decision.authorization, decision.authorization.decision.route
         try:
             if enforcer is not Enforcer.EMBEDDED:
                 self._require_delegable(incoming, compiled, enforcer)
-            if check.decision.outcome in (Outcome.SIGN_IN, Outcome.STEP_UP):
+            if authorization.decision.outcome in (Outcome.SIGN_IN, Outcome.STEP_UP):
                 return self._unauthenticated(decision, enforcer)
-            if compiled is None or not check.decision.is_allowed:
-                return self._denials.for_decision(incoming, check, has_tunnels=enforcer is Enforcer.EMBEDDED)
+            if compiled is None or not authorization.decision.is_allowed:
+                return self._denials.for_decision(incoming, authorization, has_tunnels=enforcer is Enforcer.EMBEDDED)
             if compiled.route.redirect is not None:
                 if enforcer is Enforcer.FORWARD_AUTH_STATUS_ONLY:
                     # Because redirects need no sign-in, a 200 would admit every client to the front proxy's backend.
@@ -63,18 +63,20 @@ class VerdictBuilder:
             offer = _upgrade_offer(incoming, compiled.route, enforcer)
         except BadRequest as error:
             return deny_for_error(error, enforcer)
-        return Forward(compiled, check.identity_headers, check.withheld_credentials, offer)
+        return Forward(compiled, authorization.identity_headers, authorization.withheld_credentials, offer)
 
     def _unauthenticated(self, decision: RequestDecision, enforcer: Enforcer) -> SignIn | Deny:
-        incoming, check = decision.incoming, decision.authorization
-        if check.challenge:
-            return self._denials.invalid_token(incoming, check)
+        incoming, authorization = decision.incoming, decision.authorization
+        if authorization.challenge:
+            return self._denials.invalid_token(incoming, authorization)
         if not _can_redirect(incoming, enforcer):
-            return self._denials.unauthorized(incoming, check)
-        compiled = check.decision.route
+            return self._denials.unauthorized(incoming, authorization)
+        compiled = authorization.decision.route
         scheme = compiled.route.from_.scheme if compiled else "https"
         # With forward auth, the sign-in starts on the route's host, which detects loops as well.
-        if enforcer is not Enforcer.FORWARD_AUTH and self.loops.is_looping(incoming.cookies, incoming.request.host_port, decision.now):
+        if enforcer is not Enforcer.FORWARD_AUTH and self.loops.is_looping(
+            incoming.cookie_headers, incoming.request.host_port, decision.now
+        ):
             return self._denials.sign_in_loop(incoming, scheme)
         return SignIn(scheme, compiled.route if compiled else None)
 
@@ -94,7 +96,7 @@ class VerdictBuilder:
         elif enforcer is not Enforcer.EXT_AUTHZ and self._spoofs_identity_header(incoming, compiled.route):
             # Because a front proxy forwards the client's headers unchanged, and overwrites only those that it is configured to copy.
             raise NotDelegable("the request has an identity header, which is reserved for gate")
-        elif self._needs_upstream_credentials(compiled):
+        elif self._injects_credentials(compiled):
             # Because the other proxy reads gate's response, it can't contain gate's credentials for the upstream.
             raise NotDelegable("the upstream of this route needs credentials from gate, so gate must forward the request itself")
         if compiled is not None and is_mcp_endpoint(compiled.route, request.path):

@@ -156,7 +156,7 @@ class TokenService:
         raise BrokerError("the session of an agent was changed concurrently too often")
 
     def _live_agent_session(self, record: Record | None) -> SessionRecord | None:
-        session = self._reader.read(record) if record is not None else None
+        session = self._reader.read_valid(record) if record is not None else None
         return session if session is not None and session.agent is not None and session.expires_at > self._clock() else None
 
     async def _save(self, record: Record, session: SessionRecord) -> bool:

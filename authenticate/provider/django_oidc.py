@@ -210,7 +210,7 @@ class GateBackend(_InstanceSettings, OIDCAuthenticationBackend):
 
     async def get_token(self, payload: dict[str, str]) -> Tokens:
         try:
-            return await self._client.tokens(payload, self._discovery, needs_id_token=self._client.provider.issues_id_token)
+            return await self._client.request_tokens(payload, self._discovery, needs_id_token=self._client.provider.issues_id_token)
         except InvalidGrant as error:
             raise InvalidCode(Message("the identity provider no longer accepts this sign-in")) from error
 
@@ -219,11 +219,14 @@ class GateBackend(_InstanceSettings, OIDCAuthenticationBackend):
 
     async def get_userinfo(self, access_token: str, id_token: str, payload: dict[str, Any]) -> dict[str, Any]:
         """Return the claims of the ID token, overlaid with those of the userinfo endpoint."""
-        claims, self._userinfo_claims = await self._client.claims(payload, access_token, self._discovery)
+        claims, self._userinfo_claims = await self._client.fetch_claims(payload, access_token, self._discovery)
         return claims
 
     async def get_or_create_user(self, access_token: str, id_token: str, payload: dict[str, Any]) -> UserRecord:
-        """Return the user, identified by `sub`; the library would look up the email among Django's users."""
+        """Return the user, identified by `sub`.
+
+        The library chose the name, and would look up the email among Django's users.  This method creates and writes nothing.
+        """
         return self._client.provider.user(await self.get_userinfo(access_token, id_token, payload), self._clock())
 
 

@@ -67,7 +67,7 @@ class ProviderClient:
     async def discovery(self, *, slot: Slot = nullcontext) -> DiscoveryDocument:
         return await self._discovery.get(slot=slot)
 
-    async def tokens(self, form: dict[str, str], discovery: DiscoveryDocument, *, needs_id_token: bool) -> Tokens:
+    async def request_tokens(self, form: dict[str, str], discovery: DiscoveryDocument, *, needs_id_token: bool) -> Tokens:
         """Request the tokens for this grant. Raises InvalidGrant or ProviderError."""
         answer = await self.post_as_client(discovery.token_endpoint, form, discovery)
         return token_response.parse(answer, self._clock(), needs_id_token=needs_id_token)
@@ -109,7 +109,7 @@ class ProviderClient:
             raise InvalidSignedToken("this provider sends no logout tokens")
         return await verify_with_keys(self.key_set, discovery.jwks_uri, verify)
 
-    async def claims(
+    async def fetch_claims(
         self, payload: dict[str, Any], access_token: str, discovery: DiscoveryDocument, *, previous_userinfo_claims: Iterable[str] = ()
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Return the user's claims, and the names of those that userinfo has returned since the ID token was issued.

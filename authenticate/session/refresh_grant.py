@@ -33,7 +33,7 @@ async def exchange_refresh_token(client: ProviderClient, session: SessionRecord,
     form = {"grant_type": "refresh_token", "refresh_token": session.refresh_token}
     discovery = await client.discovery()
     _check_issuer(client, session)
-    tokens = await client.tokens(form, discovery, needs_id_token=False)
+    tokens = await client.request_tokens(form, discovery, needs_id_token=False)
     return replace(
         session,
         access_token=tokens.access_token,
@@ -60,7 +60,7 @@ async def reload_claims(client: ProviderClient, session: SessionRecord, now: flo
     payload = {name: value for name, value in payload.items() if name not in AUTHENTICATION_CLAIMS}
     payload |= {name: session.claims[name] for name in AUTHENTICATION_CLAIMS & session.claims.keys()}
     previous = () if newer else session.userinfo_claims
-    claims, userinfo_claims = await client.claims(payload, session.access_token, discovery, previous_userinfo_claims=previous)
+    claims, userinfo_claims = await client.fetch_claims(payload, session.access_token, discovery, previous_userinfo_claims=previous)
     user = client.provider.user(claims, session.issued_at)
     if user.id != session.user_id:
         raise SubjectMismatch("the provider now returns another user")

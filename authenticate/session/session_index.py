@@ -31,9 +31,9 @@ class SessionIndex:
         keys = _index_keys(session, linked_id)
         await asyncio.gather(*(self._broker.put(SESSION_INDEX, f"{key}/{session.id}", entry, expires=session.expires_at) for key in keys))
 
-    async def add_states(self, session: SessionRecord, states: Collection[str]) -> set[str]:
-        """Index a session under the states of its browser's sign-ins, and return the ids of the other sessions that they started."""
-        keys = [index_key("", "attempt", state) for state in states]
+    async def add_attempts(self, session: SessionRecord, attempt_ids: Collection[str]) -> set[str]:
+        """Index a session under the sign-in attempts of its browser, and return the ids of the other sessions that they started."""
+        keys = [index_key("", "attempt", state) for state in attempt_ids]
         entry, ends = SessionIndexEntry(subject=_text_claim(session, "sub")).to_data(), session.issued_at + MAX_SIGN_IN_SECONDS
         await asyncio.gather(*(self._broker.put(SESSION_INDEX, f"{key}/{session.id}", entry, expires=ends) for key in keys))
         return {indexed_session_id(entry) for key in keys async for entry in index_entries(self._broker, key)} - {session.id}

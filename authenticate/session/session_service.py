@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 MAX_USER_AGENT = 256
 # Live sessions per account, because the store holds the claims of each.
-MAX_SESSIONS = 100
+MAX_SESSIONS_PER_ACCOUNT = 100
 # Age in seconds from which an index entry without a session means that it has ended: the index is written first.
 WRITE_SECONDS = 60.0
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
@@ -56,7 +56,7 @@ class SessionService:
         client_address: str,
         user_agent: str,
         previous: SessionRecord | None,
-        states: Collection[str] = (),
+        attempt_ids: Collection[str] = (),
         session_id: str = "",
         agent: AgentAuthorization | None = None,
     ) -> SessionRecord:
@@ -64,7 +64,7 @@ class SessionService:
 
         `previous` is the browser's session before this sign-in. If it belongs to the same account and has fewer than
         MAX_LINKED_SESSIONS links, it is linked: other hosts may still use it, and it ends with the new session. Otherwise it ends now.
-        `states` are those of this sign-in and of sign-ins in other tabs of the browser: their sessions of the same account are linked.
+        `attempt_ids` are those of this sign-in and of sign-ins in other tabs of the browser: their sessions of the same account are linked.
         `agent` makes it the session of an OAuth client, with an id of `new_session_id`. It expires with the authorization code.
 
         Raises:
@@ -89,7 +89,7 @@ class SessionService:
             raise ProviderMismatch(session.effective_issuer)
         if previous is not None and previous.id not in session.linked_session_ids:
             await self.end(previous)
-        for other_id in await self.index.add_states(session, states):
+        for other_id in await self.index.add_attempts(session, attempt_ids):
             await self._add_mutual_links(session, other_id)
         log.info("signed in", session_id=session.id, user_id=session.user_id, client_address=client_address)
         return session
@@ -119,7 +119,7 @@ class SessionService:
     async def _add_mutual_links(self, session: SessionRecord, other_id: str) -> None:
         """Link two sessions of one browser, so that they end together, if they belong to one account. Neither ends now."""
         other = await self._broker.get(SESSION, other_id)
-        if other is None or (found := self._reader.read(other)) is None:
+        if other is None or (found := self._reader.read_valid(other)) is None:
             return  # because the other sign-in looks for this session when it is written
         if (found.user_id, found.effective_issuer) == (session.user_id, session.effective_issuer):
             await asyncio.gather(self._add_link(session.id, other_id), self._add_link(other_id, session.id))
@@ -139,7 +139,7 @@ class SessionService:
 
         async def live(session_id: str, now: float) -> SessionRecord | None:
             record = await self._broker.get(SESSION, session_id)
-            session = self._reader.read(record) if record is not None else None
+            session = self._reader.read_valid(record) if record is not None else None
             # A session of an agent is valid with its tokens only, never by a cookie.
             is_live = session is not None and session.agent is None and session.expires_at > now
             return session if is_live else None
@@ -153,7 +153,7 @@ class SessionService:
         Missing sessions and those of other users are indistinguishable on purpose.
         """
         record = await self._broker.get(SESSION, id) if _ID.fullmatch(id) else None
-        found = self._reader.read(record) if record is not None else None
+        found = self._reader.read_valid(record) if record is not None else None
         if found is None or found.expires_at <= now:
             return None
         return found if await self._is_same_user(session, found) else None
@@ -191,7 +191,7 @@ class SessionService:
         accounts = {session.user_id}
         async for id in self.index.session_ids_for_linked(await self.linked_id(session)):
             record = await self._broker.get(SESSION, id)
-            found = self._reader.read(record) if record is not None else None
+            found = self._reader.read_valid(record) if record is not None else None
             if found is None or not await self._is_same_user(session, found):
                 continue
             yield id
@@ -213,24 +213,26 @@ class SessionService:
         return list(found.values())
 
     async def end_oldest(self, session: SessionRecord, now: float) -> list[SessionRecord]:
-        """End the oldest sessions of this account beyond MAX_SESSIONS, never this one, and return them."""
+        """End the oldest sessions of this account beyond MAX_SESSIONS_PER_ACCOUNT, never this one, and return them."""
         indexed = await self.index.entries_for_account(session)
-        if len(indexed) <= MAX_SESSIONS:
+        if len(indexed) <= MAX_SESSIONS_PER_ACCOUNT:
             return []
         live = list[SessionRecord]()
         for id, written in indexed.items():
             record = await self._broker.get(SESSION, id)
             if record is None and written < now - WRITE_SECONDS:
                 await self.index.remove_ended(session, id)
-            elif record is not None and (found := self._reader.read(record)) is not None and id != session.id:
+            elif record is not None and (found := self._reader.read_valid(record)) is not None and id != session.id:
                 live.append(found)
         live = [each for each in live if each.user_id == session.user_id]  # because the index ignores the case of the id
         live.sort(key=lambda each: each.issued_at)
-        oldest = live[: max(len(live) + 1 - MAX_SESSIONS, 0)]
+        oldest = live[: max(len(live) + 1 - MAX_SESSIONS_PER_ACCOUNT, 0)]
         for each in oldest:
             await self.end(each)
         if oldest:
-            log.warning("oldest sessions ended: account limit", user_id=session.user_id, sessions=len(oldest), maximum=MAX_SESSIONS)
+            log.warning(
+                "oldest sessions ended: account limit", user_id=session.user_id, sessions=len(oldest), maximum=MAX_SESSIONS_PER_ACCOUNT
+            )
         return oldest
 
     async def end_from_cookies(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> None:

@@ -53,7 +53,9 @@ async def access(request: HttpRequest) -> HttpResponse:
 def _sign_in_url(request: HttpRequest) -> str:
     service = page_context(request).authenticate
     chosen = service.access_requests.route_for_link(request.GET.get("route", ""))
-    return service.redirects.sign_in_url(PAGE if chosen is None else f"{PAGE}?route={service.access_requests.links.link_id(chosen)}")
+    return service.browser_redirects.sign_in_url(
+        PAGE if chosen is None else f"{PAGE}?route={service.access_requests.links.link_id(chosen)}"
+    )
 
 
 @view_helpers.requires_session(*METHODS, back=BACK, sign_in_url=_sign_in_url)

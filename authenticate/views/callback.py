@@ -12,7 +12,7 @@ from authenticate.provider.sign_in_result import ProviderMismatch
 from authenticate.provider.tokens.token_response import sanitize
 from authenticate.redirect_targets import RedirectTarget
 from authenticate.service import AuthenticateService, page_context
-from authenticate.step_up import ACR_NOT_MET, AUTH_TIME_MISSING, UNMET, StepUpRequest
+from authenticate.step_up import ACR_NOT_MET, AUTH_TIME_MISSING, UNMET_REQUIREMENTS_ERROR, StepUpRequest
 from authenticate.views import view_helpers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
 from authenticate.views.oauth.agent_callback import complete_authorization
@@ -88,7 +88,9 @@ class CallbackView(GateCallbackView):
         if session is None:
             return self._restart_page(Message("This sign-in has expired, was already completed, or was started in another browser."))
         target = self._target()
-        return responses.redirect(service.redirects.handoff_location(session, target, self.attempt["route_attempt"]) if target else PORTAL)
+        return responses.redirect(
+            service.browser_redirects.handoff_location(session, target, self.attempt["route_attempt"]) if target else PORTAL
+        )
 
     def login_failure(self, error: str, description: str = "") -> HttpResponse:
         """Handle an error response of the provider.
@@ -97,7 +99,7 @@ class CallbackView(GateCallbackView):
         """
         description_text = sanitize(description)
         self._log_refusal(f"the provider returned {sanitize(error)[:MAX_ERROR]!r}" + (f" ({description_text})" if description_text else ""))
-        if error == UNMET:
+        if error == UNMET_REQUIREMENTS_ERROR:
             return self._step_up_failed_page(ACR_NOT_MET)
         if error != "access_denied":
             return self._restart_page(Message("The identity provider could not sign you in."))
@@ -127,7 +129,7 @@ class CallbackView(GateCallbackView):
             previous=await service.sessions.find(view_helpers.cookie_headers(request), service.host_port, now),
             client_address=page_context(request).client_address,
             user_agent=request.headers.get("User-Agent", ""),
-            states={self.state, *service.attempts.active_ids(view_helpers.cookie_headers(request), service.host_port, now)},
+            attempt_ids={self.state, *service.attempts.active_ids(view_helpers.cookie_headers(request), service.host_port, now)},
         )
         # After the session was created, so that a concurrent deactivation either ends it or is found here.
         if await service.is_deactivated(session):
@@ -135,7 +137,7 @@ class CallbackView(GateCallbackView):
             return self._deactivated_page()
         target = self._target()
         await self._end_oldest(session, now)
-        location = service.redirects.handoff_location(session, target, self.attempt["route_attempt"]) if target else PORTAL
+        location = service.browser_redirects.handoff_location(session, target, self.attempt["route_attempt"]) if target else PORTAL
         deletions = service.sessions.clear_conflicting(view_helpers.cookie_headers(request), service.host_port, request.path)
         cookies = [*deletions, *service.sessions.set_cookies(session, service.host_port, now), service.attempts.clear(self.state)]
         cookies += service.provider_selector.remember_cookies(session.provider) if "may_remember" in self.attempt else []

@@ -31,7 +31,7 @@ MAX_PAGE_DIGITS = 6  # of a page number
 def _sign_in_url(request: HttpRequest) -> str:
     """Return the sign-in URL, with the provider that the link names.  The sign-in page validates it."""
     named = request.GET.get("gate_idp", "")
-    return page_context(request).authenticate.redirects.sign_in_url(
+    return page_context(request).authenticate.browser_redirects.sign_in_url(
         PAGE, **({"gate_idp": named} if 0 < len(named) <= MAX_PROVIDER_ID_LENGTH else {})
     )
 

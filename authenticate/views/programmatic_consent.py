@@ -6,7 +6,6 @@ import structlog
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 
-from authenticate.page_paths import CALLBACK_PATH
 from authenticate.portal import programmatic_clients
 from authenticate.redirect_targets import RedirectTarget
 from authenticate.service import AuthenticateService, page_context
@@ -15,6 +14,7 @@ from authenticate.views import view_helpers
 from authorize.policy.reasons import Reason
 from databroker.records import USER, ProgrammaticClient, SessionRecord
 from databroker.session_reader import user_for_session
+from foundation.crypto.handoff import ROUTE_CALLBACK_PATH
 from foundation.crypto.programmatic import ProgrammaticRequest
 from foundation.errors import BadRequest, SealError
 from foundation.web import responses
@@ -34,7 +34,7 @@ def begin(request: HttpRequest, params: dict[str, str]) -> HttpResponse:
     gate = page_context(request)
     service = gate.authenticate
     callback = service.redirect_targets.resolve(params.get("gate_callback_uri", ""), gate.authorize.is_route_origin)
-    if callback is None or callback.path != CALLBACK_PATH:
+    if callback is None or callback.path != ROUTE_CALLBACK_PATH:
         raise BadRequest(Message("the redirect target is not allowed"))
     step_up = StepUpRequest.from_url(params)
     consent_request = ProgrammaticRequest(
@@ -72,7 +72,7 @@ async def programmatic_consent(request: HttpRequest) -> HttpResponse:
     session = await view_helpers.get_session(request)
     if session is None or step_up.unmet_requirement(session.claims, session.issued_at, now):
         named = {"gate_providers": " ".join(consent_request.providers)} if consent_request.providers else {}
-        return responses.redirect(service.redirects.sign_in_url(f"{PATH}?request={sealed}", **step_up.to_url(), **named))
+        return responses.redirect(service.browser_redirects.sign_in_url(f"{PATH}?request={sealed}", **step_up.to_url(), **named))
     if consent_request.providers and session.provider not in consent_request.providers:
         return _provider_not_accepted_page(request, service, sealed)
     if request.method == "POST" and view_helpers.has_valid_csrf_token(request, service, session):
@@ -101,7 +101,7 @@ async def _grant_consent(
     log.info(
         "client application authorized", user_id=session.user_id, session_id=session.id, host=route.host_port, request_id=gate.request_id
     )
-    response = responses.redirect(service.redirects.programmatic_location(session, route, consent_request.redirect_uri))
+    response = responses.redirect(service.browser_redirects.programmatic_location(session, route, consent_request.redirect_uri))
     response.status_code = 303
     return response
 

@@ -45,7 +45,7 @@ _TECHNICAL = frozenset(
 
 
 @view_helpers.requires_session(
-    "GET", "HEAD", "POST", back=BACK, sign_in_url=lambda request: page_context(request).authenticate.redirects.sign_in_url(PAGE)
+    "GET", "HEAD", "POST", back=BACK, sign_in_url=lambda request: page_context(request).authenticate.browser_redirects.sign_in_url(PAGE)
 )
 async def sessions(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
     return await (_end if request.method == "POST" else _page)(request, service, session)

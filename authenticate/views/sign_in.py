@@ -32,7 +32,7 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
     gate = page_context(request)
     query = str(request.META.get("QUERY_STRING", ""))
     try:
-        params = gate.authenticate.redirects.sign_in_params(query)
+        params = gate.authenticate.browser_redirects.verify_sign_in_url(query)
     except UrlExpired as error:
         return _expired_page(request, error)
     except SealError:
@@ -51,7 +51,7 @@ async def choose(request: HttpRequest) -> HttpResponse:
         raise BadRequest(Message("the sign-in link repeats a parameter"))
     query, id, address = ("".join(values) for values in params_by_name.values())
     try:
-        params = page_context(request).authenticate.redirects.sign_in_params(query)
+        params = page_context(request).authenticate.browser_redirects.verify_sign_in_url(query)
     except UrlExpired as error:
         return _expired_page(request, error)
     except SealError:
@@ -88,7 +88,7 @@ async def _begin(request: HttpRequest, params: Mapping[str, str], selection: Pro
     step_up = StepUpRequest.from_url(params)
     session = await service.sessions.find(cookie_headers, service.host_port, now)
     if session is not None and not (shortfall := step_up.unmet_requirement(session.claims, session.issued_at, now)):
-        return responses.redirect(service.redirects.handoff_location(session, target, route_attempt_id))
+        return responses.redirect(service.browser_redirects.handoff_location(session, target, route_attempt_id))
     candidates = service.provider_selector.candidates(params.get("gate_providers", ""))
     provider = _select_provider(service.provider_selector, candidates, selection, session, cookie_headers)
     if provider is None:

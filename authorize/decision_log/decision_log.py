@@ -200,23 +200,23 @@ class DecisionRecorder:
             return await authorize.check(request, cookies)
         entry, started = DecisionLogEntry(request_id, request, None, None, 0.0, request.source_ip), time.perf_counter()
         try:
-            check = await authorize.check(request, cookies, request_id)
+            authorization = await authorize.check(request, cookies, request_id)
         except GateError as error:
             entry.failure, entry.error = failure_outcome(error.status), error.operator_message
             entry.duration_seconds = time.perf_counter() - started
             self._log(entry)
             raise
         entry.duration_seconds = time.perf_counter() - started
-        entry.decision, entry.identity, entry.token_error = check.decision, check.identity, check.token_error
-        if authorize.has_shadow and (shadow_outcome := await authorize.evaluate_shadow(request, check, cookies)) is not None:
+        entry.decision, entry.identity, entry.token_error = authorization.decision, authorization.identity, authorization.token_error
+        if authorize.has_shadow and (shadow_outcome := await authorize.evaluate_shadow(request, authorization, cookies)) is not None:
             entry.shadow_outcome = shadow_outcome
-            log_shadow_outcome(request_id, check.decision, check.identity, shadow_outcome)
-        if check.identity is not None:
-            entry.sources = check.identity.sources
-            if check.decision.is_allowed:
-                self._on_session_activity(check.identity.session_id, self._clock(), request.host_port)
+            log_shadow_outcome(request_id, authorization.decision, authorization.identity, shadow_outcome)
+        if authorization.identity is not None:
+            entry.sources = authorization.identity.sources
+            if authorization.decision.is_allowed:
+                self._on_session_activity(authorization.identity.session_id, self._clock(), request.host_port)
         self._log(entry)
-        return check
+        return authorization
 
     def _log(self, entry: DecisionLogEntry) -> None:
         if self._decisions.should_log(entry.decision, entry.identity, entry.token_error, entry.shadow_outcome):

@@ -82,7 +82,7 @@ class AgentTokenLoader:
         if issued is None or record is None:
             return InvalidToken("agent token: its session has ended, or it was replaced")
         session, access_token = issued
-        base = await self._identities.find_agent(session_id, now)
+        base = await self._identities.find_agent_identity(session_id, now)
         if base is None or session.agent is None:
             return InvalidToken("agent token: its session has ended")
         expires_at = min(access_token.expires_at, base.expires_at)
@@ -92,7 +92,7 @@ class AgentTokenLoader:
 
     def _match(self, token: str, record: Record | None) -> tuple[SessionRecord, AccessToken] | None:
         """Return the session and the access token of its record that has this token's hash."""
-        session = self._sessions.read(record) if record is not None else None
+        session = self._sessions.read_valid(record) if record is not None else None
         if session is None or session.agent is None:
             return None
         found = [each for each in session.agent.access_tokens if matches_hash(token, each.hash)]

@@ -27,7 +27,7 @@ from databroker.records import (
     UserRecord,
     report_malformed,
 )
-from databroker.replica import EVERYTHING, Replica
+from databroker.replica import CACHE_CLEARED, Replica
 from databroker.session_reader import (
     SessionReader,
     active_grants,
@@ -53,8 +53,8 @@ EMPTY_DATA = frozen_data({})
 
 
 @dataclass(frozen=True, slots=True)
-class IdentityRecords:
-    """Records that an identity was built from, without their data.  The identity is valid while the replica has the same versions.
+class IdentitySourceRecords:
+    """IdentitySources of a loaded identity: its records without their data.  It is valid while the replica has the same versions.
 
     `uses_grants` is True if temporary access is among them.  `grants` is None if there is none.
     """
@@ -100,7 +100,7 @@ class CachedIdentity:
 
     __slots__ = ("expires_at", "identity", "sources", "writes")
 
-    def __init__(self, identity: Identity, sources: IdentityRecords):
+    def __init__(self, identity: Identity, sources: IdentitySourceRecords):
         self.identity, self.sources, self.writes = identity, sources, -1
         # The expiry of a record causes no write.
         self.expires_at = min(identity.expires_at, sources.expires_at)
@@ -141,7 +141,7 @@ class IdentityLoader:
         return cached.identity
 
     # enforcement-point: Identity: Sessions of browsers
-    async def find(self, session_id: str, now: float) -> Identity | None:
+    async def find_browser_identity(self, session_id: str, now: float) -> Identity | None:
         """Return the identity of a browser's session from the cache, or load it.  An agent's session is valid with its access token only.
 
         Raises BrokerError.
@@ -149,7 +149,7 @@ class IdentityLoader:
         identity = self.peek(session_id, now) or await self.load(session_id, now)
         return None if identity is not None and identity.client_id else identity
 
-    async def find_agent(self, session_id: str, now: float) -> Identity | None:
+    async def find_agent_identity(self, session_id: str, now: float) -> Identity | None:
         """Return the identity of an agent's session, whose access token the caller has verified.  Raises BrokerError."""
         identity = self.peek(session_id, now) or await self.load(session_id, now)
         return identity if identity is not None and identity.client_id else None
@@ -161,7 +161,7 @@ class IdentityLoader:
         """
         generation = self._generation
         record = await self._replica.get(SESSION, session_id)
-        if record is None or (session := self._sessions.read(record)) is None:
+        if record is None or (session := self._sessions.read_valid(record)) is None:
             return None
         try:
             sources, identity = await self._build(session, record)
@@ -219,13 +219,13 @@ class IdentityLoader:
             report_malformed(USER, record.id, error)
             return None
 
-    async def _build(self, session: SessionRecord, record: Record) -> tuple[IdentityRecords, Identity]:
+    async def _build(self, session: SessionRecord, record: Record) -> tuple[IdentitySourceRecords, Identity]:
         user_record, directory_record = await asyncio.gather(
             self._replica.get(USER, session.user_id), self._replica.get(DIRECTORY_USER, session.user_id)
         )
         user = user_for_session(session, user_record)
         access_record = await self._access_record(session, user)
-        sources = IdentityRecords(
+        sources = IdentitySourceRecords(
             _without_data(record),
             _without_data(user_record),
             _without_data(directory_record),
@@ -280,12 +280,12 @@ class IdentityLoader:
         same_ids = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, prefix + name) for name in names))
         return frozenset(name for name, same_id in zip(names, same_ids, strict=True) if same_id is None)
 
-    def _remember(self, session_id: str, sources: IdentityRecords, identity: Identity) -> None:
+    def _remember(self, session_id: str, sources: IdentitySourceRecords, identity: Identity) -> None:
         self._cached.put(session_id, CachedIdentity(identity, sources), estimate_size(identity))
         object.__setattr__(identity, "sources", sources)
 
     def forget(self, change: RecordChange) -> None:
-        if change is EVERYTHING or change.type == DIRECTORY_GROUP:
+        if change is CACHE_CLEARED or change.type == DIRECTORY_GROUP:
             self._generation += 1
             self._cached.clear()
             self._bearers.clear()

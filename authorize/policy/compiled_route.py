@@ -54,7 +54,7 @@ class CompiledRoute:
     regex_has_escapes: bool  # its `regex` contains escapes or a percent sign
     has_escapes: bool  # its `path` or `prefix` has escapes
     client_ca: ClientAuthority | None  # required issuer of the client certificate
-    requirements: tuple[Evaluation, ...]  # all must hold, before anything else
+    certificate_requirements: tuple[Evaluation, ...]  # all must hold, before anything else
     deny_rules: tuple[Evaluation, ...]  # each must evaluate to FALSE
     policy_allow_rules: tuple[Evaluation, ...]  # of the written policy
     authentication_requirements: tuple[Evaluation, ...]  # requirements on the sign-in of an allowed user
@@ -113,7 +113,7 @@ def compile_route(route: Route, key: str, client_ca: bytes | None = None, *, wit
         regex_has_escapes=bool(route.regex and "%" in route.regex),
         has_escapes=has_escapes,
         client_ca=authority,
-        requirements=() if authority is None else (_issued_by(authority, setting),),
+        certificate_requirements=() if authority is None else (_issued_by(authority, setting),),
         deny_rules=(*_compile_rules(route, "deny"), *(evaluate for block, evaluate in policy if block.effect == "deny")),
         policy_allow_rules=tuple(evaluate for block, evaluate in policy if block.effect == "allow"),
         authentication_requirements=tuple(_compile_rules(route, AUTHENTICATION)),

@@ -9,7 +9,7 @@ from authorize.policy.identity import Identity
 from authorize.policy.policy_request import PolicyRequest
 from authorize.policy.reasons import Reason
 from authorize.policy.route_table import RouteTable
-from authorize.policy.truth import FALSE, TRUE
+from authorize.policy.truth import CAN_BE_FALSE, CAN_BE_TRUE, FALSE, TRUE
 
 
 class Outcome(Enum):
@@ -68,7 +68,7 @@ def evaluate_route(request: PolicyRequest, identity: Identity | None, route: Com
 
 def _evaluate(request: PolicyRequest, identity: Identity | None, route: CompiledRoute, now: float) -> Decision:
     context, trace = EvaluationContext(request, identity, now, route.route), list[TraceStep]()
-    for requirement in route.requirements:
+    for requirement in route.certificate_requirements:
         if requirement(context, trace) != TRUE:
             return Decision(Outcome.CERTIFICATE, route, tuple(trace), context)
     deny_depends_on_identity = False
@@ -76,7 +76,7 @@ def _evaluate(request: PolicyRequest, identity: Identity | None, route: Compiled
         value = deny(context, trace)
         if value == FALSE:
             continue
-        if identity is not None or not value & FALSE:
+        if identity is not None or not value & CAN_BE_FALSE:
             return Decision(Outcome.FORBIDDEN, route, tuple(trace), context)
         deny_depends_on_identity = True
     return _evaluate_allow(context, trace, route, deny_depends_on_identity=deny_depends_on_identity)
@@ -96,7 +96,7 @@ def _evaluate_allow(
         # A preflight carries no identity, so it cannot depend on one.
         if value == TRUE and (not deny_depends_on_identity or trace[-1].reason is Reason.PREFLIGHT):
             return Decision(Outcome.ALLOWED, route, tuple(trace), context)
-        sign_in_could_allow = sign_in_could_allow or bool(value & TRUE)
+        sign_in_could_allow = sign_in_could_allow or bool(value & CAN_BE_TRUE)
     wants_sign_in = context.identity is None and sign_in_could_allow
     return Decision(Outcome.SIGN_IN if wants_sign_in else Outcome.FORBIDDEN, route, tuple(trace), context)
 

@@ -26,7 +26,7 @@ class GrantPeriod(NamedTuple):
 
 
 class IdentitySources(Protocol):
-    """Records that an identity was built from."""
+    """Records that an identity was built from.  `IdentitySourceRecords` implements it."""
 
     @property
     def modified_at(self) -> dict[str, float]:
@@ -56,7 +56,7 @@ class Identity:
     unqualified_subject: subject of a provider user.  Empty unless there is one provider, because two may issue the same subject.
     is_external: authenticated by a token of an issuer that a route trusts (`bearer_token: jwt`).  Such a caller has no e-mail address
         and no groups, whatever the token claims.  Rules match it by `user_id` and by claims.
-    is_bearer: authenticated by a provider's token, or by one of gate's authorization server, in the Authorization header, which gate
+    has_oauth_token: authenticated by a provider's token, or by one of gate's authorization server, in the Authorization header, which gate
         consumes and does not forward.
     client_id: OAuth client that acts for the user, "" for browsers.  `scopes` are those of its access token.
     linked_id: id of the user who owns this account, if accounts at several providers are linked, else "".
@@ -89,7 +89,7 @@ class Identity:
     is_provider_user: bool = field(init=False, default=False, repr=False, compare=False)
     unqualified_subject: str = field(init=False, default="", repr=False, compare=False)
     is_external: bool = field(init=False, default=False, repr=False, compare=False)
-    is_bearer: bool = field(init=False, default=False, repr=False, compare=False)
+    has_oauth_token: bool = field(init=False, default=False, repr=False, compare=False)
     sources: IdentitySources | None = field(init=False, default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class Identity:
         object.__setattr__(self, "is_provider_user", self.provider not in RESERVED_IDS)
         object.__setattr__(self, "unqualified_subject", self.subject if self.is_provider_user and self.is_single_provider else "")
         object.__setattr__(self, "is_external", self.provider == JWT)
-        object.__setattr__(self, "is_bearer", self.session_id.startswith(BEARER) or bool(self.client_id))
+        object.__setattr__(self, "has_oauth_token", self.session_id.startswith(BEARER) or bool(self.client_id))
 
     @property
     def principal_id(self) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 TRUE, FALSE, UNKNOWN = 1, 2, 4
 MAYBE = TRUE | FALSE
+# Bit masks: `value & CAN_BE_TRUE` is not 0 if TRUE is one of the possible values.
+CAN_BE_TRUE, CAN_BE_FALSE = TRUE, FALSE
 
 _VALUES = (TRUE, FALSE, UNKNOWN)
 

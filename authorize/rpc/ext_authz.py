@@ -65,17 +65,17 @@ class ExtAuthz:
             case check_attributes.ACCESSIBLE_ROUTES:
                 return _routes_response(await authorize.accessible_routes(request, cookies))
         if extensions.get(check_attributes.PURPOSE) == check_attributes.CREDENTIALS:
-            check = await authorize.check(request, cookies)
-            require_same_route(check, extensions.get(check_attributes.ROUTE, ""))
-            return _headers_response(await authorize.credentials_for(check, request, cookies))
+            authorization = await authorize.check(request, cookies)
+            require_same_route(authorization, extensions.get(check_attributes.ROUTE, ""))
+            return _headers_response(await authorize.credentials_for(authorization, request, cookies))
         if extensions.get(check_attributes.PURPOSE) == check_attributes.MCP_CALLS:
-            check = await authorize.check(request, cookies)
-            require_same_route(check, extensions.get(check_attributes.ROUTE, ""))
+            authorization = await authorize.check(request, cookies)
+            require_same_route(authorization, extensions.get(check_attributes.ROUTE, ""))
             calls = check_attributes.parse_mcp_calls(extensions)
-            return _calls_response(await authorize.allowed_calls(request, check, cookies, calls))
-        check = await self._parts.recorder.check(authorize, request, cookies, check_request.attributes.request.http.id)
-        require_same_route(check, extensions.get(check_attributes.ROUTE, ""))
-        return _decision_response(check)
+            return _calls_response(await authorize.allowed_calls(request, authorization, cookies, calls))
+        authorization = await self._parts.recorder.check(authorize, request, cookies, check_request.attributes.request.http.id)
+        require_same_route(authorization, extensions.get(check_attributes.ROUTE, ""))
+        return _decision_response(authorization)
 
     async def _check_for_envoy(self, check_request: pb.CheckRequest) -> bytes:
         response = await self._parts.responder().respond(_envoy_request(check_request, self._parts.authorize().default_ports))
@@ -107,12 +107,12 @@ def _headers_response(headers: Iterable[Header]) -> pb.CheckResponse:
     return response
 
 
-def _decision_response(check: AuthorizationResult) -> pb.CheckResponse:
-    decision = check.decision
+def _decision_response(authorization: AuthorizationResult) -> pb.CheckResponse:
+    decision = authorization.decision
     response = pb.CheckResponse()
     if decision.is_allowed:
         response.status.code = code_pb2.OK
-        for name, value in check.identity_headers:
+        for name, value in authorization.identity_headers:
             _add(response.ok_response.headers, name, value)
     else:
         response.status.code = code_pb2.PERMISSION_DENIED
@@ -120,14 +120,14 @@ def _decision_response(check: AuthorizationResult) -> pb.CheckResponse:
     trace = [{"rule": step.rule, "value": step.value, "reason": step.reason.name} for step in _disclosed_steps(decision.trace)]
     metadata = {
         "trace": trace,
-        "identity": _identity(check.identity),
-        "challenge": check.challenge,
-        "token_error": check.token_error,
-        "missing_scopes": " ".join(check.missing_scopes),
+        "identity": _identity(authorization.identity),
+        "challenge": authorization.challenge,
+        "token_error": authorization.token_error,
+        "missing_scopes": " ".join(authorization.missing_scopes),
     }
-    response.dynamic_metadata.update({**_outcome(check), **metadata})
-    if check.valid_until < math.inf:  # which JSON does not know
-        response.dynamic_metadata["valid_until"] = check.valid_until
+    response.dynamic_metadata.update({**_outcome(authorization), **metadata})
+    if authorization.valid_until < math.inf:  # which JSON does not know
+        response.dynamic_metadata["valid_until"] = authorization.valid_until
     return response
 
 
@@ -158,8 +158,8 @@ def _calls_response(allowed: Sequence[bool]) -> pb.CheckResponse:
     return response
 
 
-def _outcome(check: AuthorizationResult) -> dict[str, Any]:
-    decision = check.decision
+def _outcome(authorization: AuthorizationResult) -> dict[str, Any]:
+    decision = authorization.decision
     return {"outcome": decision.outcome.name, "route": decision.route.id if decision.route is not None else ""}
 
 

@@ -95,9 +95,9 @@ class RemoteAuthorizer(Authorizer):
         return tuple(AccessibleRoute(route, needs_step_up=route.id in after_step_up) for route in found)
 
     async def allowed_calls(
-        self, request: PolicyRequest, check: AuthorizationResult, cookie_headers: Iterable[bytes], calls: Sequence[McpMessage]
+        self, request: PolicyRequest, authorization: AuthorizationResult, cookie_headers: Iterable[bytes], calls: Sequence[McpMessage]
     ) -> Sequence[bool]:
-        if (route := check.decision.route) is None or not check.decision.is_allowed or not calls:
+        if (route := authorization.decision.route) is None or not authorization.decision.is_allowed or not calls:
             return [False] * len(calls)
         extensions = {check_attributes.ROUTE: route.id, **check_attributes.mcp_calls_extension(calls)}
         allowed = str(_metadata(await self._call(request, cookie_headers, extensions)).get("allowed", ""))
@@ -105,9 +105,14 @@ class RemoteAuthorizer(Authorizer):
             raise BrokerError("authorize sent an unknown response. Use the same release for all services")
         return [mark == "1" for mark in allowed]
 
-    async def credentials_for(self, check: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
-        route = check.decision.route
-        if route is None or not check.decision.is_allowed or check.decision.is_preflight or not self.injects_credentials(route):
+    async def credentials_for(self, authorization: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
+        route = authorization.decision.route
+        if (
+            route is None
+            or not authorization.decision.is_allowed
+            or authorization.decision.is_preflight
+            or not self.injects_credentials(route)
+        ):
             return ()
         extensions = {check_attributes.ROUTE: route.id, check_attributes.PURPOSE: check_attributes.CREDENTIALS}
         if headers := _headers(await self._call(request, cookie_headers, extensions)):

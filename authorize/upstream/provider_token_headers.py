@@ -156,7 +156,7 @@ class ProviderTokens:
         if self._broker is None:
             raise UpstreamCredentialsUnavailable("this process has no data broker")
         record = await self._broker.get(SESSION, session_id)
-        session = self._sessions.read(record) if record is not None else None
+        session = self._sessions.read_valid(record) if record is not None else None
         if session is None:
             raise NoIdentity(Message("it requires a token of an identity provider at which you are not signed in"))
         return SessionTokens.from_session(session)

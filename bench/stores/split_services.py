@@ -28,7 +28,7 @@ from bench.support.harness import child, free_port
 from bench.support.process_stats import resident
 from config.options import Options
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryUser, SessionRecord, UserRecord
-from databroker.replica import MAX_SESSIONS, Replica
+from databroker.replica import MAX_RECORDS_PER_TYPE, Replica
 from databroker.rpc.remote_broker import RemoteBroker, SyncPosition
 from databroker.store.base import NO_POSITION, ResyncRequired, StoreBackend
 from foundation.crypto.session_cookie import SessionCookies
@@ -267,7 +267,7 @@ async def revocation(services: Services) -> float:
 
 async def full(services: Services, process: subprocess.Popen[str], sessions: int) -> float:
     """Measure with more sessions than a replica holds, of users in ten groups each: three records per session."""
-    started, number = time.perf_counter(), min(sessions, MAX_SESSIONS + MAX_SESSIONS // 10)
+    started, number = time.perf_counter(), min(sessions, MAX_RECORDS_PER_TYPE + MAX_RECORDS_PER_TYPE // 10)
 
     async def renew(session: int) -> None:
         await services.is_let_in(0, services.cookie(session))

@@ -18,7 +18,7 @@ INTERVAL = 3.0
 # Maximum share of the time spent writing, so that requests are not delayed: the interval grows with the duration of a write.
 MAX_TIME_SHARE = 1 / 30
 MAX_INTERVAL = 60.0
-MAX_SESSIONS = 100_000
+MAX_BUFFERED_SESSIONS = 100_000
 # The row of a new session appears after a short delay.  A session without a row after this many seconds has ended.
 MAX_ROW_WAIT = 2 * MAX_INTERVAL
 
@@ -41,7 +41,7 @@ class LastSeenBuffer:
         *,
         clock: Callable[[], float] = time.time,
         interval: float = INTERVAL,
-        max_sessions: int = MAX_SESSIONS,
+        max_sessions: int = MAX_BUFFERED_SESSIONS,
     ):
         self._write = write
         self._clock = clock

@@ -18,7 +18,7 @@ from foundation.errors import BrokerError
 MAX_CHANGES = 100_000
 BURST = 200
 
-type_and_id = tuple[str, str]
+RecordKey = tuple[str, str]
 
 
 class MemoryStore:
@@ -31,13 +31,13 @@ class MemoryStore:
     def __init__(self, clock: Callable[[], float] = time.time, *, remembered_changes: int = MAX_CHANGES):
         self._clock = clock
         self._remembered_changes = remembered_changes
-        self._records: dict[type_and_id, Record] = {}
+        self._records: dict[RecordKey, Record] = {}
         self._ids: defaultdict[str, list[str]] = defaultdict(list)  # by type, sorted
-        self._expiries: list[tuple[float, int, type_and_id]] = []  # a heap; entries of overwritten records are skipped when popped
+        self._expiries: list[tuple[float, int, RecordKey]] = []  # a heap; entries of overwritten records are skipped when popped
         self._version = 0
         self._compacted_version = 0  # changes up to this version have left the log
         self._log: OrderedDict[int, RecordChange] = OrderedDict()
-        self._last_change: dict[type_and_id, int] = {}
+        self._last_change: dict[RecordKey, int] = {}
         self._news = asyncio.Event()
         self._server_version = uuid.uuid4().hex
         self._leases: dict[str, tuple[Lease, float]] = {}  # with its expiry
@@ -135,20 +135,20 @@ class MemoryStore:
     def has_expired(self, now: float) -> bool:
         return bool(self._expiries) and self._expiries[0][0] <= now
 
-    def _live(self, key: type_and_id) -> Record | None:
+    def _live(self, key: RecordKey) -> Record | None:
         record = self._records.get(key)
         if record is None or (record.expires is not None and record.expires <= self._clock()):
             return None
         return record
 
-    def _remove(self, key: type_and_id) -> None:
+    def _remove(self, key: RecordKey) -> None:
         type, id = key
         del self._records[key]
         ids = self._ids[type]
         del ids[bisect_left(ids, id)]
         self._append_change(RecordChange(self._version + 1, type, id, None))
 
-    def _schedule_expiry(self, expires: float, version: int, key: type_and_id) -> None:
+    def _schedule_expiry(self, expires: float, version: int, key: RecordKey) -> None:
         heappush(self._expiries, (expires, version, key))
         # Rebuild the heap, because each session refresh adds an entry, hours before the earlier entries are popped.
         if len(self._expiries) > 2 * len(self._records) + 1000:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from foundation.crypto.sealing import CryptoConfig, Sealer
 
 LIFETIME = 300.0
-HANDOFF_PARAM = "gate_session"  # query parameter of a route host's callback
+ROUTE_CALLBACK_PATH = "/.gate/callback/"  # on every route host; not the callback of the provider
+HANDOFF_PARAM = "gate_session"  # query parameter of that callback
 # Labels of key derivation, so that the two kinds are never interchangeable.
 TO_BROWSER, TO_CLIENT_APPLICATION = "hand-over", "programmatic hand-over"
 

@@ -42,7 +42,7 @@ from gateproject.process.peers import NoPeers
 from gateproject.process.reload import ConfigProvenance, ConfigurationStatus, Reload, ReloadStep
 from gateproject.process.restart_only import keep_restart_only_values
 from gateproject.process.rpc import Rpc, create_rpc
-from gateproject.process.services import AUTHENTICATE_ROLES, ServiceBuilder, Services, served
+from gateproject.process.services import AUTHENTICATE_ROLES, ServiceBuilder, Services, require_service
 from gateproject.settings import cookie_settings
 from proxy.autocert.autocert_service import Autocert
 from proxy.incoming_request import IncomingRequest
@@ -115,10 +115,8 @@ class Runtime:
         configuration = self.peers.configuration
         with background_build():
             self.services = self.builder.build(self.options, key=configuration and configuration.key(self.options.signing_key_algorithm))
-        self.status, self.in_force = (
-            self._status_now(),
-            configuration.deserialize_provenance() if configuration else ConfigProvenance(self.source.source_map),
-        )
+        self.status = self._status_now()
+        self.in_force = configuration.deserialize_provenance() if configuration else ConfigProvenance(self.source.source_map)
         tracer.set_tracer(self.services.tracing)
         metrics.set_build_info(self.options.service_label, version())
         self.metrics_page = MetricsEndpoint(self.options.service_label, self._families, self.peers.collect_metrics)
@@ -136,7 +134,7 @@ class Runtime:
         )
 
     def _wants_certificate(self, name: str | None) -> bool:
-        return served(self.services.authorize).requests_client_certificate(name)
+        return require_service(self.services.authorize).requests_client_certificate(name)
 
     def _configure_decision_log(self) -> None:
         if self.options.has_admin_reader:
@@ -146,14 +144,17 @@ class Runtime:
         """Create the Envoy data plane. Raise ConfigError."""
         from proxy.envoy.data_plane import EnvoyDataPlane
 
-        self.envoy = EnvoyDataPlane(self.options, application, lambda: served(self.services.proxy), self.autocert.acme_state)
+        self.envoy = EnvoyDataPlane(self.options, application, lambda: require_service(self.services.proxy), self.autocert.acme_state)
         return self.envoy
 
     def open_grpc(self) -> None:
         """Bind the port of `grpc_address`. Raise ConfigError. Called before the event loop runs, so that a failure starts nothing."""
         recorder = DecisionRecorder(self._resources.decisions, self._resources.on_session_activity, self.clock)
         services = ExtAuthzDependencies(
-            lambda: served(self.services.authorize), lambda: served(self.services.ext_authz), self.databroker.replica, recorder
+            lambda: require_service(self.services.authorize),
+            lambda: require_service(self.services.ext_authz),
+            self.databroker.replica,
+            recorder,
         )
         self._rpc.open(self.databroker.client, services)
 
@@ -241,7 +242,7 @@ class Runtime:
         self.run_in_background(self._resources.decisions.run(), "decision log")
 
     async def _reauthorize(self, incoming: IncomingRequest) -> float:
-        return await served(self.services.proxy).data_plane.reauthorize(incoming)
+        return await require_service(self.services.proxy).data_plane.reauthorize(incoming)
 
     async def run_until(self, stop: asyncio.Event) -> None:
         freeze_startup_heap()

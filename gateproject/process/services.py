@@ -56,7 +56,7 @@ class Services:
     signing_key: SigningKey | None
 
 
-def served(part: T | None) -> T:
+def require_service(part: T | None) -> T:
     """Return a service that this process must have. Raise RuntimeError if it is None."""
     if part is None:
         raise RuntimeError("not available in this process")
@@ -92,11 +92,11 @@ class ServiceBuilder:
         if authorize is not None:
             pipeline = AuthorizationPipeline(options, authorize, self.resources, clock)
         if kind in AUTHENTICATE_ROLES:
-            authenticate = AuthenticateService(options, broker, served(signing_key), clock, served(directory))
+            authenticate = AuthenticateService(options, broker, require_service(signing_key), clock, require_service(directory))
         if kind in HTTP_ROLES:
-            proxy = ProxyService(options, served(pipeline), self.resources)
+            proxy = ProxyService(options, require_service(pipeline), self.resources)
         if kind in EXT_AUTHZ_ROLES:
-            ext_authz = ExtAuthzResponder(options, served(pipeline))
+            ext_authz = ExtAuthzResponder(options, require_service(pipeline))
         tracing = tracer.Tracer.from_options(options, previous.tracing if previous else None)
         before = previous.listener if previous else None
         listener = ListenerSettings.build(options, before, self.wants_certificate, self.acme)
@@ -110,4 +110,6 @@ class ServiceBuilder:
             return None
         if (remote := self.rpc.authorizer(options, self.databroker.replica, before)) is not None:
             return remote
-        return AuthorizeService(options, self.databroker.replica, served(signing_key), self.clock, before, bearers, self.databroker.client)
+        return AuthorizeService(
+            options, self.databroker.replica, require_service(signing_key), self.clock, before, bearers, self.databroker.client
+        )

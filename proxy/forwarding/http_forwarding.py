@@ -23,7 +23,7 @@ IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 
 SWITCHING_PROTOCOLS = 101
 _CONTENT_TYPE_LENGTH = len(b"content-type")
-ABORT = {"type": "gate.response.abort"}
+ABORT_MESSAGE = {"type": "gate.response.abort"}
 
 
 class TerminationReason(StrEnum):
@@ -70,7 +70,7 @@ async def forward(
     filter_response_headers: ResponseHeaderFilter,
     handle: StreamHandle,
     on_upgrade: UpgradeHandler | None = None,
-    deferred: "DeferredWatches | None" = None,
+    disconnect_watches: "DisconnectWatches | None" = None,
 ) -> ForwardResult:
     """Forward one request and its response.
 
@@ -78,7 +78,7 @@ async def forward(
     is aborted instead.
     """
     result = ForwardResult()
-    supervisor = ExchangeSupervisor(receive, request.timeout, deferred or DeferredWatches())
+    supervisor = ExchangeSupervisor(receive, request.timeout, disconnect_watches or DisconnectWatches())
     handle.revoke = supervisor.revoke
     try:
         if not request.has_body:
@@ -159,7 +159,7 @@ async def _abort_response(result: ForwardResult, send: Send) -> None:
         return
     if result.status is None:
         raise AccessRevoked
-    await send(ABORT)
+    await send(ABORT_MESSAGE)
 
 
 def _is_event_stream(headers: Sequence[Header]) -> bool:
@@ -169,7 +169,7 @@ def _is_event_stream(headers: Sequence[Header]) -> bool:
     return False
 
 
-class DeferredWatches:
+class DisconnectWatches:
     """Disconnect watches that start after WATCH_DELAY unless their request completes first, with one timer for all of them."""
 
     __slots__ = ("_due", "_timer")
@@ -205,7 +205,6 @@ class ExchangeSupervisor:
 
     __slots__ = (
         "_deadline",
-        "_deferred",
         "_loop",
         "_reason",
         "_receive",
@@ -213,17 +212,18 @@ class ExchangeSupervisor:
         "_task",
         "_timeout",
         "_timer",
+        "_watches",
         "exchange",
         "upload_started",
     )  # fmt: skip
 
-    def __init__(self, receive: Receive, timeout: float | None, deferred: DeferredWatches):
+    def __init__(self, receive: Receive, timeout: float | None, watches: DisconnectWatches):
         self._loop = asyncio.get_running_loop()
         self._task = cast("asyncio.Task[object]", asyncio.current_task(self._loop))
         self._receive = receive
         self._timeout = timeout
         self._deadline: float | None = None
-        self._deferred = deferred
+        self._watches = watches
         self._timer: asyncio.TimerHandle | None = None
         self._receive_task: asyncio.Task[None] | None = None
         self._reason: TerminationReason | None = None
@@ -237,7 +237,7 @@ class ExchangeSupervisor:
             if self._timeout <= WATCH_DELAY:
                 self._arm(self._deadline)
                 return
-        self._deferred.add(self, self._loop)
+        self._watches.add(self, self._loop)
 
     def watch_disconnect(self) -> None:
         """Start watching for a disconnect, and arm the timeout."""
@@ -260,7 +260,7 @@ class ExchangeSupervisor:
         self._timeout = self._deadline = None
         self._disarm()
         if self._receive_task is None:
-            self._deferred.discard(self)
+            self._watches.discard(self)
             self.watch_disconnect()
 
     def cancellation_reason(self) -> TerminationReason:
@@ -270,7 +270,7 @@ class ExchangeSupervisor:
         return self._reason
 
     def stop(self) -> None:
-        self._deferred.discard(self)
+        self._watches.discard(self)
         self._disarm()
         if self._receive_task is not None:
             self._receive_task.cancel()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from foundation.errors import AccessRevoked
 from foundation.telemetry import metrics
 from foundation.web.asgi_types import Header, Receive
-from proxy.forwarding.http_forwarding import DeferredWatches, ExchangeSupervisor, ForwardResult, StreamHandle, TerminationReason
+from proxy.forwarding.http_forwarding import DisconnectWatches, ExchangeSupervisor, ForwardResult, StreamHandle, TerminationReason
 from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, TunnelSide, run_tunnel
 
 
@@ -42,7 +42,7 @@ async def tunnel_tcp(
     UpstreamError or AccessRevoked, both only before anything has been sent.
     """
     tunnel, result = ByteTunnel(half_closes=True, client_half_closes=client_half_closes, idle_timeout=limits.idle_timeout), ForwardResult()
-    supervisor = ExchangeSupervisor(receive, None, DeferredWatches())
+    supervisor = ExchangeSupervisor(receive, None, DisconnectWatches())
     handle.revoke = supervisor.revoke
     supervisor.watch_disconnect_later()
     try:

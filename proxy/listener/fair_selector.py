@@ -138,8 +138,8 @@ class _Registered(Mapping["FileDescriptorLike", selectors.SelectorKey]):
         return iter(self._keys)
 
 
-class Priority:
-    """Priority of one connection, initially low. Without a FairSelector (another event loop or system) it has no effect."""
+class PollPriority:
+    """Polling priority of one connection, initially low. Without a FairSelector (another event loop or system) it has no effect."""
 
     __slots__ = ("_descriptor", "_is_demoted", "_selector")
 
@@ -173,7 +173,7 @@ class SlowReader:
 
     __slots__ = ("_deadline", "_priority")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, priority: Priority):
+    def __init__(self, loop: asyncio.AbstractEventLoop, priority: PollPriority):
         self._deadline = Deadline(loop)
         self._priority = priority
 

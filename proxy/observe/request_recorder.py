@@ -55,11 +55,11 @@ class RequestContext:
         if self.total_seconds is not None:
             fields["duration_ms"] = round(self.total_seconds * 1000, 2)
         if (decision := self.decision) is not None:
-            check = decision.authorization
-            fields |= decision_fields(check.decision)
-            fields |= identity_fields(check.identity)
-            if check.token_error:
-                fields["token_error"] = check.token_error
+            authorization = decision.authorization
+            fields |= decision_fields(authorization.decision)
+            fields |= identity_fields(authorization.identity)
+            if authorization.token_error:
+                fields["token_error"] = authorization.token_error
             fields["decision_ms"] = round((self.decision_seconds or 0.0) * 1000, 3)
             if decision.sources is not None:
                 fields["data_version"] = decision.sources.version
@@ -107,17 +107,19 @@ class RequestRecorder:
         is_error = bool(context.log_detail) or (result is not None and result.termination is TerminationReason.UPSTREAM_RESET)
         log_access_lazy(logging.WARNING if is_error else logging.INFO, context.log_fields)
         if active_span() is not None:
-            check = context.decision.authorization if context.decision is not None else None
-            finish_root_span(context.incoming, check, context.status, is_error=is_error)
+            authorization = context.decision.authorization if context.decision is not None else None
+            finish_root_span(context.incoming, authorization, context.status, is_error=is_error)
         if context.decision_seconds is not None:
             self._log_decision(context, context.decision_seconds)
 
     def _log_decision(self, context: RequestContext, seconds: float) -> None:
         request_decision, incoming = context.decision, context.incoming
-        check, shadow_outcome = (
+        authorization, shadow_outcome = (
             (request_decision.authorization, request_decision.shadow_outcome) if request_decision is not None else (None, None)
         )
-        decision, identity, token_error = (check.decision, check.identity, check.token_error) if check is not None else (None, None, "")
+        decision, identity, token_error = (
+            (authorization.decision, authorization.identity, authorization.token_error) if authorization is not None else (None, None, "")
+        )
         if not self.decisions.should_log(decision, identity, token_error, shadow_outcome):
             return
         sources = request_decision.sources if request_decision is not None else None

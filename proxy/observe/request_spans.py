@@ -66,19 +66,19 @@ def decision_attributes(decision: Decision) -> Attributes:
 
 async def authorize_span(pending: Awaitable[AuthorizationResult]) -> AuthorizationResult:
     with spans.span("authorize") as span:
-        check = await pending
-        span.set_attributes(decision_attributes(check.decision))
-        return check
+        authorization = await pending
+        span.set_attributes(decision_attributes(authorization.decision))
+        return authorization
 
 
-def finish_root_span(incoming: IncomingRequest, check: AuthorizationResult | None, status: int | None, *, is_error: bool) -> None:
+def finish_root_span(incoming: IncomingRequest, authorization: AuthorizationResult | None, status: int | None, *, is_error: bool) -> None:
     """Set the attributes of the root span, which covers the complete request."""
     request, span = incoming.request, current_span()
     span.set_attributes(_request_attributes(request))
-    if check is not None:
-        span.set_attributes(decision_attributes(check.decision))
-        if check.decision.route is not None:
-            span.set_name(f"{_normalize_method(request.method)} {span_route(check.decision.route)}")
+    if authorization is not None:
+        span.set_attributes(decision_attributes(authorization.decision))
+        if authorization.decision.route is not None:
+            span.set_name(f"{_normalize_method(request.method)} {span_route(authorization.decision.route)}")
     if status is not None:
         set_status(span, status)
     if is_error:

@@ -28,7 +28,7 @@ from proxy.observe.request_recorder import RequestContext
 from proxy.observe.request_spans import forward_span
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.planes.shared_resources import SharedResources
-from proxy.planes.tracked_stream import TrackedStream, record_tunnel_bytes
+from proxy.planes.stream_tracking import StreamTracking, record_tunnel_bytes
 from proxy.responses.denials import TooManyTunnels, denial_from_error
 from proxy.responses.renderer import send_denial
 from proxy.route_forwarding import ForwardingTable
@@ -91,9 +91,9 @@ class EmbeddedDataPlane:
         """
         forwarding = self.forwarding_table.for_route(verdict.route)
         credentials: tuple[Header, ...] = ()
-        if forwarding.needs_upstream_credentials:
+        if forwarding.injects_credentials:
             credentials = await self.pipeline.authorizer.credentials_for(
-                decision.authorization, decision.incoming.request, decision.incoming.cookies
+                decision.authorization, decision.incoming.request, decision.incoming.cookie_headers
             )
         hash_key = self._hash_key(forwarding.cluster, decision) if forwarding.cluster is not None else ""
         return forwarding.build_request(decision.incoming, verdict, credentials, hash_key)
@@ -121,10 +121,10 @@ class EmbeddedDataPlane:
 
         if decision.incoming.is_mcp and (list_filter := self._list_filter(context, decision, outgoing, send)) is not None:
             send = list_filter.send
-        with self.track(decision, outgoing.selection, outgoing.statistics) as handle:
-            forwarding = self.forward_request(outgoing, receive, send, handle, upgrade_handler)
+        with self.track(decision, outgoing.selection, outgoing.statistics) as stream:
+            forwarding = self.forward_request(outgoing, receive, send, stream, upgrade_handler)
             result = await (forwarding if active_span() is None else forward_span(outgoing, forwarding))
-            handle.status, handle.termination = result.status, result.termination
+            stream.status, stream.termination = result.status, result.termination
             if outgoing.statistics is not None:
                 record_tunnel_bytes(outgoing.statistics, result)
         return result
@@ -138,7 +138,7 @@ class EmbeddedDataPlane:
             outgoing.headers = accept_identity(outgoing.headers)
 
         async def allowed(calls: Sequence[McpMessage]) -> Sequence[bool]:
-            return await self.pipeline.authorizer.allowed_calls(incoming.request, decision.authorization, incoming.cookies, calls)
+            return await self.pipeline.authorizer.allowed_calls(incoming.request, decision.authorization, incoming.cookie_headers, calls)
 
         async def refuse(reason: str) -> None:
             error = McpRejected(REFUSED, reason, status=UpstreamError.status)
@@ -147,12 +147,12 @@ class EmbeddedDataPlane:
         return ListFilter(send, allowed, refuse, incoming.rpc_id, only_streams=is_get)
 
     def forward_request(
-        self, outgoing: OutgoingRequest, receive: Receive, send: Send, handle: StreamHandle, upgrade_handler: UpgradeHandler | None = None
+        self, outgoing: OutgoingRequest, receive: Receive, send: Send, stream: StreamHandle, upgrade_handler: UpgradeHandler | None = None
     ) -> Awaitable[ForwardResult]:
         """Forward a tracked request over gate's connections.  Raises UpstreamError and AccessRevoked only before a response is sent."""
         filter_headers, resources = self._response_header_filter(outgoing), self._resources
         return forward(
-            outgoing, resources.upstream_client, receive, send, filter_headers, handle, upgrade_handler, resources.deferred_watches
+            outgoing, resources.upstream_client, receive, send, filter_headers, stream, upgrade_handler, resources.disconnect_watches
         )
 
     def _response_header_filter(self, outgoing: OutgoingRequest) -> ResponseHeaderFilter:
@@ -170,18 +170,18 @@ class EmbeddedDataPlane:
         limits = TunnelLimits(None if forwarding.is_default_timeout else forwarding.timeout, forwarding.idle_timeout)
         statistics = forwarding.statistics
         dial_upstream = partial(dial, upstream, selection, family, self.upstream_errors, statistics=statistics)
-        with self.track(decision, selection, statistics) as handle:
+        with self.track(decision, selection, statistics) as stream:
             take_over, half_closes = tunnel["take_over"], tunnel["half_closes"]
             name = route_label(compiled.route)
-            result = await tunnel_tcp(name, dial_upstream, take_over, headers, receive, limits, handle, client_half_closes=half_closes)
-            handle.status, handle.termination = result.status, result.termination
+            result = await tunnel_tcp(name, dial_upstream, take_over, headers, receive, limits, stream, client_half_closes=half_closes)
+            stream.status, stream.termination = result.status, result.termination
             if statistics is not None:
                 record_tunnel_bytes(statistics, result)
         return result
 
-    def track(self, decision: RequestDecision, selection: ClusterSelection | None, statistics: RouteStatistics | None) -> TrackedStream:
+    def track(self, decision: RequestDecision, selection: ClusterSelection | None, statistics: RouteStatistics | None) -> StreamTracking:
         """Return the context of a forwarded request, in which `streams` may end it and its upstream counts it as active."""
-        return TrackedStream(self.streams, decision, selection, statistics)
+        return StreamTracking(self.streams, decision, selection, statistics)
 
     def _record_no_healthy_upstream(self, decision: RequestDecision | None) -> None:
         if decision is None or decision.authorization.decision.route is None:

@@ -10,7 +10,7 @@ from proxy.incoming_request import IncomingRequest, new_request_id
 from proxy.observe.request_recorder import RequestContext
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.responses.renderer import CapturedResponse
-from proxy.responses.site_context import build_site_facts
+from proxy.responses.site_context import build_site_info
 from proxy.rewriting.request_headers import RequestHeaderRules
 from proxy.rewriting.reserved_headers import fold, is_reserved_header
 from proxy.verdict import Deny, Enforcer, Forward, Redirect, SignIn
@@ -23,7 +23,7 @@ ENVOY_MANAGED_HEADERS = frozenset((b"x-forwarded-for", b"x-forwarded-proto", b"x
 class ExtAuthzResponder(CheckResponder):
     def __init__(self, options: Options, pipeline: AuthorizationPipeline):
         self._pipeline = pipeline
-        self._site = build_site_facts(options)
+        self._site = build_site_info(options)
         self._headers = RequestHeaderRules.for_delegation(options)
         self._identity_header_names = pipeline.authorizer.routes.identity_header_names
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from databroker.records import SESSION
-from databroker.replica import EVERYTHING
+from databroker.replica import CACHE_CLEARED
 from databroker.store.base import RecordChange
 from foundation.client_network import client_network
 from foundation.errors import BrokerError
@@ -100,7 +100,7 @@ class OpenStreams:
     def on_change(self, change: RecordChange) -> None:
         """Handle a change of a record; the replica calls it for each."""
         self.change_count += 1
-        if change is not EVERYTHING and change.type == SESSION and change.record is None:
+        if change is not CACHE_CLEARED and change.type == SESSION and change.record is None:
             self._schedule_revocation(self._by_session.get(change.id, ()), "the session has ended")
         else:
             self._recheck.set()

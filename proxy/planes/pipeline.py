@@ -45,9 +45,9 @@ class AuthorizationPipeline:
     async def authorize_only(self, context: RequestContext) -> RequestDecision:
         """Authorize without shadow outcome and metrics, for a caller that records them in another context of the same request."""
         incoming, change_count, started_at = context.incoming, self._streams.change_count, time.perf_counter()
-        check = self.authorizer.check(incoming.request, incoming.cookies, incoming.request_id)
+        pending = self.authorizer.check(incoming.request, incoming.cookie_headers, incoming.request_id)
         try:
-            authorization = await (check if active_span() is None else authorize_span(check))
+            authorization = await (pending if active_span() is None else authorize_span(pending))
         finally:
             context.decision_seconds = time.perf_counter() - started_at
         if (route := authorization.decision.route) is not None and route.route.mcp is not None:
@@ -64,7 +64,7 @@ class AuthorizationPipeline:
 
     async def _evaluate_shadow(self, decision: RequestDecision, context: RequestContext) -> RequestDecision:
         incoming, authorization = decision.incoming, decision.authorization
-        shadow_outcome = await self.authorizer.evaluate_shadow(incoming.request, authorization, incoming.cookies)
+        shadow_outcome = await self.authorizer.evaluate_shadow(incoming.request, authorization, incoming.cookie_headers)
         if shadow_outcome is not None:
             context.decision = decision = replace(decision, shadow_outcome=shadow_outcome)
             log_shadow_outcome(incoming.request_id, authorization.decision, authorization.identity, shadow_outcome)
@@ -72,7 +72,7 @@ class AuthorizationPipeline:
 
     async def reauthorize(self, incoming: IncomingRequest) -> RequestDecision:
         """Authorize a forwarded request again.  Nothing is recorded, because it is not a new request."""
-        authorization = await self.authorizer.check(incoming.request, incoming.cookies)
+        authorization = await self.authorizer.check(incoming.request, incoming.cookie_headers)
         return RequestDecision(incoming, authorization, self.clock(), self._streams.change_count)
 
 

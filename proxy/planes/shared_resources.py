@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from authorize.decision_log.decision_log import DecisionLog, OnSessionActivity
 from config.options import Options
 from databroker.broker_client import BrokerClient
-from proxy.forwarding.http_forwarding import DeferredWatches
+from proxy.forwarding.http_forwarding import DisconnectWatches
 from proxy.planes.open_streams import OpenStreams
 from proxy.route_forwarding import ForwardingTable
 from proxy.upstreams.health_checks import HealthChecks
@@ -27,7 +27,7 @@ class SharedResources:
     on_session_activity: OnSessionActivity = lambda session_id, now, host: None
     broker: BrokerClient | None = None  # stores forms that are sent without a session; None: forms are not saved
     statistics: ActiveRouteStatistics = field(default_factory=ActiveRouteStatistics)
-    deferred_watches: DeferredWatches = field(default_factory=DeferredWatches)
+    disconnect_watches: DisconnectWatches = field(default_factory=DisconnectWatches)
     forwarding_table: ForwardingTable | None = None
     health: HealthChecks = field(init=False)
 

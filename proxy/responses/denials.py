@@ -72,19 +72,21 @@ class Denials:
         self._access_request_url = f"{pages_url}{ACCESS_REQUEST_PATH}"
         self._links = RouteLinks(options)
 
-    def for_decision(self, incoming: IncomingRequest, check: AuthorizationResult, *, has_tunnels: bool) -> Deny:
+    def for_decision(self, incoming: IncomingRequest, authorization: AuthorizationResult, *, has_tunnels: bool) -> Deny:
         """Return the denial of a decision that another sign-in would not change.
 
         `has_tunnels`: clients can open TCP tunnels on this plane.
         """
-        decision, cors = check.decision, self._cors(incoming, check.decision)
+        decision, cors = authorization.decision, self._cors(incoming, authorization.decision)
         match decision.outcome:
             case Outcome.FORBIDDEN:
                 route_message = decision.route.route.refusal_message if decision.route is not None else None
-                advice = _advice_for(check.identity, route_message or FORBIDDEN_ADVICE)
-                challenge = denied_token_challenge(check, incoming.request.host_port)
-                refusal = Deny(403, user_message(decision), advice, challenge, links=self._page_links(incoming, check), extra_headers=cors)
-                return self._mcp_refusal(incoming, check, refusal) if incoming.is_mcp and not incoming.is_navigation else refusal
+                advice = _advice_for(authorization.identity, route_message or FORBIDDEN_ADVICE)
+                challenge = denied_token_challenge(authorization, incoming.request.host_port)
+                refusal = Deny(
+                    403, user_message(decision), advice, challenge, links=self._page_links(incoming, authorization), extra_headers=cors
+                )
+                return self._mcp_refusal(incoming, authorization, refusal) if incoming.is_mcp and not incoming.is_navigation else refusal
             case Outcome.CERTIFICATE:
                 # Because a client can present another certificate only on a new connection.
                 headers = [(b"connection", b"close"), *cors]
@@ -93,19 +95,21 @@ class Denials:
                 is_tunnels = has_tunnels and not incoming.is_connect and self._authorize.routes.has_tunnels_for(incoming.request.host)
                 return tcp_only(incoming) if is_tunnels else UNKNOWN_ADDRESS
 
-    def _mcp_refusal(self, incoming: IncomingRequest, check: AuthorizationResult, refusal: Deny) -> Deny:
+    def _mcp_refusal(self, incoming: IncomingRequest, authorization: AuthorizationResult, refusal: Deny) -> Deny:
         """Refusal for the client of an MCP server, which names the tool, the rule, and where to request access."""
-        trace, access = check.decision.trace, self._access_request_link(check)
+        trace, access = authorization.decision.trace, self._access_request_link(authorization)
         details = McpErrorDetails(rule=trace[-1].rule if trace else "", access_request_url=access[0][1] if access else "")
-        return replace(refusal, reason=mcp_refusal_message(check.decision, incoming.request.mcp), rpc_error=details)
+        return replace(refusal, reason=mcp_refusal_message(authorization.decision, incoming.request.mcp), rpc_error=details)
 
-    def invalid_token(self, incoming: IncomingRequest, check: AuthorizationResult) -> Deny:
-        challenge = resource_challenge(check.decision.route, incoming.request.host_port, error="invalid_token") or check.challenge
-        return Deny(401, INVALID_TOKEN, INVALID_TOKEN_ADVICE, challenge, extra_headers=self._cors(incoming, check.decision))
+    def invalid_token(self, incoming: IncomingRequest, authorization: AuthorizationResult) -> Deny:
+        challenge = (
+            resource_challenge(authorization.decision.route, incoming.request.host_port, error="invalid_token") or authorization.challenge
+        )
+        return Deny(401, INVALID_TOKEN, INVALID_TOKEN_ADVICE, challenge, extra_headers=self._cors(incoming, authorization.decision))
 
-    def unauthorized(self, incoming: IncomingRequest, check: AuthorizationResult) -> Deny:
+    def unauthorized(self, incoming: IncomingRequest, authorization: AuthorizationResult) -> Deny:
         """Return the 401 for a client that can't be redirected to sign-in: a script, a client application or another proxy."""
-        decision = check.decision
+        decision = authorization.decision
         reason, challenge = NOT_SIGNED_IN, auth_challenges.UNAUTHENTICATED
         if decision.outcome is Outcome.STEP_UP and decision.route is not None:
             reason = user_message(decision)
@@ -126,24 +130,24 @@ class Denials:
         links = ((Message("Try again"), requested_url(incoming, scheme)), self._account_link)
         return Deny(400, SIGN_IN_LOOP, SIGN_IN_LOOP_ADVICE, links=links, extra_headers=[(b"set-cookie", self._clear_loop.encode())])
 
-    def _page_links(self, incoming: IncomingRequest, check: AuthorizationResult) -> tuple[tuple[str, str], ...]:
+    def _page_links(self, incoming: IncomingRequest, authorization: AuthorizationResult) -> tuple[tuple[str, str], ...]:
         """Return the links of a 403.  Only administrators get the link to the explanation, because others can't open it."""
-        identity = check.identity
-        links = (*self._access_request_link(check), self._account_link, self._switch_account_link(incoming, check))
+        identity = authorization.identity
+        links = (*self._access_request_link(authorization), self._account_link, self._switch_account_link(incoming, authorization))
         if identity is None or not self._authorize.may_administer(identity):
             return links
         return ((Message("Full explanation (administrators)"), f"{self._explanation_url}{incoming.request_id}"), *links)
 
-    def _switch_account_link(self, incoming: IncomingRequest, check: AuthorizationResult) -> tuple[str, str]:
+    def _switch_account_link(self, incoming: IncomingRequest, authorization: AuthorizationResult) -> tuple[str, str]:
         """Return the link to the confirmation of sign-out.  The next sign-in leads back to the requested URL."""
-        route = check.decision.route
+        route = authorization.decision.route
         target = requested_url(incoming, route.route.from_.scheme if route is not None else "https")
         return (Message("Sign in as another user"), f"{self._sign_out_url}?{urlencode({'gate_redirect_uri': target})}")
 
-    def _access_request_link(self, check: AuthorizationResult) -> tuple[tuple[str, str], ...]:
+    def _access_request_link(self, authorization: AuthorizationResult) -> tuple[tuple[str, str], ...]:
         """Return the link to request access, for signed-in users if access could be granted: a deny rule prevents it."""
-        route, identity = check.decision.route, check.identity
-        if route is None or identity is None or is_denied(check.decision) or not may_request(route.route, identity):
+        route, identity = authorization.decision.route, authorization.identity
+        if route is None or identity is None or is_denied(authorization.decision) or not may_request(route.route, identity):
             return ()
         return ((Message("Request access"), f"{self._access_request_url}{self._links.link_id(route.route)}"),)
 

@@ -21,15 +21,15 @@ def resource_challenge(route: CompiledRoute | None, host_port: str, *, error: st
     return auth_challenges.challenge(error=error, scope=" ".join(named), resource_metadata=resource.metadata_url)
 
 
-def denied_token_challenge(check: AuthorizationResult, host_port: str) -> str:
+def denied_token_challenge(authorization: AuthorizationResult, host_port: str) -> str:
     """Return the challenge for a token whose user or scopes the policy denies, "" for a browser.
 
     A token of gate whose missing scopes would allow the request may be replaced with one that has them (RFC 6750 3.1).  The challenge
     also has the token's own scopes, because clients ask for exactly what a challenge names.
     """
-    identity, route = check.identity, check.decision.route
+    identity, route = authorization.identity, authorization.decision.route
     if identity is None or not identity.client_id or route is None:
-        return auth_challenges.INSUFFICIENT_SCOPE if check.withheld_credentials is WithheldCredentials.AUTHORIZATION else ""
-    if not check.missing_scopes:
+        return auth_challenges.INSUFFICIENT_SCOPE if authorization.withheld_credentials is WithheldCredentials.AUTHORIZATION else ""
+    if not authorization.missing_scopes:
         return ""
-    return resource_challenge(route, host_port, error="insufficient_scope", scopes=identity.scopes.union(check.missing_scopes))
+    return resource_challenge(route, host_port, error="insufficient_scope", scopes=identity.scopes.union(authorization.missing_scopes))

@@ -8,7 +8,7 @@ from config.settings.brand_settings import BrandSettings
 from foundation.web.brand import NO_BRAND, Brand, SiteInfo
 
 
-def build_site_facts(options: Options, headers: tuple[tuple[bytes, bytes], ...] = ()) -> SiteInfo:
+def build_site_info(options: Options, headers: tuple[tuple[bytes, bytes], ...] = ()) -> SiteInfo:
     return SiteInfo(options.support_contact or "", headers, _brand(options.brand))
 
 

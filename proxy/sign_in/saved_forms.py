@@ -148,7 +148,7 @@ class SavedForms:
         if self._broker is None or not is_attempt_id(id):
             return None
         audience, name = _audience(id, incoming.request.host_port), (self._prefix + id).encode()
-        for cookie, value in cookies.parse(incoming.cookies):
+        for cookie, value in cookies.parse(incoming.cookie_headers):
             if cookie != name:
                 continue
             try:
@@ -163,7 +163,7 @@ class SavedForms:
         if incoming.request.method != "POST" or incoming.header(b"content-length") != str(_BUTTON_BYTES):
             return False
         prefix = self._prefix.encode()
-        return any(prefix in header for header in incoming.cookies) and self._is_same_origin(incoming)
+        return any(prefix in header for header in incoming.cookie_headers) and self._is_same_origin(incoming)
 
     async def restore(self, incoming: IncomingRequest, receive: Receive, now: float) -> tuple[IncomingRequest, Receive]:
         """Replace a request of the button by its saved form; return any other request unchanged.

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from config.options import Options
 from config.routes.route import Route
 from foundation.auth_challenges import challenge
+from foundation.crypto.handoff import ROUTE_CALLBACK_PATH
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.sign_in_attempts import SignInAttempts
 from foundation.crypto.signed_urls import UrlSigner
@@ -13,7 +14,6 @@ from proxy.rewriting.target import strip_token
 
 # Characters, because the provider attempt's cookie contains the URL, and browsers accept cookies up to 4,096 bytes (RFC 6265 6.1).
 MAX_REQUESTED_URL = 2000
-CALLBACK_PATH = "/.gate/callback/"
 
 
 class SignInUrls:
@@ -33,8 +33,8 @@ class SignInUrls:
         route.
         """
         host_port = incoming.request.host_port
-        attempt_id, set_cookies = self._attempts.start({}, host_port, incoming.cookies, now)
-        set_cookies += self._session_cookies.clear_conflicting(incoming.cookies, host_port, incoming.request.path)
+        attempt_id, set_cookies = self._attempts.start({}, host_port, incoming.cookie_headers, now)
+        set_cookies += self._session_cookies.clear_conflicting(incoming.cookie_headers, host_port, incoming.request.path)
         params = {
             "gate_redirect_uri": f"{scheme}://{host_port}{return_path}" if return_path else requested_url(incoming, scheme),
             "gate_attempt": attempt_id,
@@ -47,7 +47,7 @@ class SignInUrls:
 
         `route` sets the sign-in requirements.  Without a route, `providers` are those of the host.
         """
-        params = {"gate_redirect_uri": redirect_uri, "gate_callback_uri": f"{origin}{CALLBACK_PATH}", "gate_programmatic": "true"}
+        params = {"gate_redirect_uri": redirect_uri, "gate_callback_uri": f"{origin}{ROUTE_CALLBACK_PATH}", "gate_programmatic": "true"}
         provider_params = {} if route is not None else _provider_params(providers)
         return self._signer.sign(self._sign_in_url, params | _step_up_params(route) | provider_params, now)
 

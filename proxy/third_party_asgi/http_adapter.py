@@ -7,7 +7,7 @@ from typing import Any
 
 from foundation.telemetry.http_metrics import CLIENT_CLOSED
 from foundation.web.asgi_types import Application, AsgiMessage, Receive, Send, respond
-from proxy.forwarding.http_forwarding import ABORT
+from proxy.forwarding.http_forwarding import ABORT_MESSAGE
 from proxy.listener.http1.rejection_log import log_listener_rejection
 from proxy.listener.http1.request_head import RequestRejected
 from proxy.listener.http1.response_head import ResponseHead
@@ -81,7 +81,7 @@ class _ValidatingSend:
         self._is_aborted = False
 
     async def send(self, message: AsgiMessage) -> None:
-        if message == ABORT:
+        if message == ABORT_MESSAGE:
             self._is_aborted = True
         if self._is_aborted:
             return

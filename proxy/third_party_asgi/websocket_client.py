@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from foundation.web.asgi_types import AsgiMessage, Header, Send
-from proxy.forwarding.http_forwarding import ABORT
+from proxy.forwarding.http_forwarding import ABORT_MESSAGE
 from proxy.forwarding.tunnel import TunnelSide
 from proxy.listener.http1.exchange import TUNNEL_EXTENSION
 from proxy.listener.http1.response_head import ResponseHead
@@ -70,7 +70,7 @@ class AsgiWebsocketClient:
 
     async def send(self, message: AsgiMessage) -> None:
         """Deny the handshake with this response; a server without denial responses sends 403."""
-        if message == ABORT:
+        if message == ABORT_MESSAGE:
             self.close_abnormally()
         elif message["type"] == "http.response.start":
             # Raises ValueError for values with line breaks.
@@ -79,7 +79,7 @@ class AsgiWebsocketClient:
             # A status below 300 could pass for an open WebSocket.
             self._supports_denial &= self.status >= 300
         is_last = message["type"] == "http.response.body" and not message.get("more_body")
-        if self._supports_denial and message != ABORT:
+        if self._supports_denial and message != ABORT_MESSAGE:
             self._put({**message, "type": message["type"].replace("http.response", DENIAL)}, len(message.get("body", b"")))
             if is_last:
                 self._finish()

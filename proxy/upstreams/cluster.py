@@ -150,7 +150,7 @@ class ClusterSelection:
         if status is not None:
             self._cluster.record_response(self._tried[-1], status)
 
-    def retry_next_member(self, request: OutgoingRequest) -> bool:
+    def move_to_next_member(self, request: OutgoingRequest) -> bool:
         """Move a request that could not be sent to another upstream. Return False if none is left."""
         if not self.select_next():
             return False

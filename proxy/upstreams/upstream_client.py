@@ -63,7 +63,7 @@ class UpstreamClient:
                     request.statistics.connect_failures += 1
                 # Without a free file descriptor, no other upstream can be connected to either.
                 selection = None if failure is ConnectFailure.FD_EXHAUSTED else request.selection
-                if selection is None or not selection.retry_next_member(request):
+                if selection is None or not selection.move_to_next_member(request):
                     # Not stored in a variable, because its traceback refers to this frame: a reload would freeze that reference cycle
                     # (gateproject/process/gc_tuning.py) and with it a complete configuration.
                     raise self.upstream_errors.record_connect_error(endpoint, error) from error

@@ -138,7 +138,9 @@ class UpstreamExchange:
         self._payload = payload
         # An upstream may have switched protocols without confirming it, or may have authenticated the connection for one user.
         use = self._request.connection_use
-        is_private = (use or message.code == 401) and (use is ConnectionUse.EXCLUSIVE or authenticates_connection(headers))
+        is_private = (use is not ConnectionUse.SHARED or message.code == 401) and (
+            use is ConnectionUse.EXCLUSIVE or authenticates_connection(headers)
+        )
         # A late body after a response that has none (RFC 9112 6.3) would become the response to the next request.
         is_bodiless = self._request.method == "HEAD" or message.code in _BODILESS
         self._is_reusable = not (self._request.is_upgrade or is_private or is_bodiless)

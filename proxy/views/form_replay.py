@@ -18,9 +18,9 @@ async def form_replay(request: HttpRequest, id: str) -> HttpResponse:
     gate = page_context(request)
     incoming, proxy = gate.incoming, gate.proxy
     now, host_port, origin = proxy.clock(), incoming.request.host_port, proxy.origin_for(incoming.request)
-    identity = await gate.authorize.identify(incoming.cookies, host_port)
+    identity = await gate.authorize.identify(incoming.cookie_headers, host_port)
     if identity is None:
-        if proxy.sign_in_loops.is_looping(incoming.cookies, host_port, now):
+        if proxy.sign_in_loops.is_looping(incoming.cookie_headers, host_port, now):
             links = ((Message("Try again"), origin + incoming.request.path),)
             return render_error(
                 request, 400, SIGN_IN_LOOP, advice=SIGN_IN_LOOP_ADVICE, links=links, set_cookies=[proxy.sign_in_loops.clear()]

@@ -56,7 +56,7 @@ async def deliver_token(request: HttpRequest, tokens: list[str]) -> HttpResponse
     if not await consume_once(gate.broker, f"program/{handoff.id}", handoff.expires_at):
         return _deny(request, Message("This sign-in link of a program was already used."))
     record = await gate.broker.get(SESSION, handoff.session_id)
-    session = gate.proxy.sessions.read(record) if record is not None else None
+    session = gate.proxy.session_reader.read_valid(record) if record is not None else None
     if session is None:
         return _deny(request, Message("The session that this sign-in is for has ended."))
     client_token = gate.proxy.programmatic_tokens.seal(session.id, host_port, now, session.expires_at)

@@ -15,7 +15,7 @@ METHODS = "GET, HEAD, OPTIONS"
 async def resource_metadata(request: HttpRequest, path: str = "") -> HttpResponse:
     """Serve the path form, and the root form: the resource of the whole host, or its only one."""
     own = page_context(request)
-    found = _find(own.proxy.resources.for_host(own.incoming.request.host, own.incoming.request.port), path)
+    found = _find(own.proxy.protected_resources.for_host(own.incoming.request.host, own.incoming.request.port), path)
     if request.method == "OPTIONS":
         response = responses.finalize(HttpResponse(status=204, headers={"Access-Control-Allow-Methods": METHODS}))
         response.headers["Access-Control-Allow-Headers"] = "Authorization, MCP-Protocol-Version"

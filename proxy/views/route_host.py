@@ -53,7 +53,7 @@ async def callback(request: HttpRequest) -> HttpResponse:
 async def _establish_session(request: HttpRequest, handoff: Handoff) -> HttpResponse:
     gate = page_context(request)
     now, host_port = gate.proxy.clock(), gate.incoming.request.host_port
-    attempt = gate.proxy.sign_in_attempts.find(handoff.attempt_id, gate.incoming.cookies, host_port, now)
+    attempt = gate.proxy.sign_in_attempts.find(handoff.attempt_id, gate.incoming.cookie_headers, host_port, now)
     if attempt is None:
         return await _resume_or_deny(
             request,
@@ -63,16 +63,16 @@ async def _establish_session(request: HttpRequest, handoff: Handoff) -> HttpResp
     if not await consume_once(gate.broker, f"hand-over/{handoff.id}", handoff.expires_at):
         return await _resume_or_deny(request, handoff.redirect_uri, Message("This sign-in link was already used."))
     record = await gate.broker.get(SESSION, handoff.session_id)
-    session = gate.proxy.sessions.read(record) if record is not None else None
+    session = gate.proxy.session_reader.read_valid(record) if record is not None else None
     if session is None:
         return await _resume_or_deny(request, handoff.redirect_uri, Message("This session has ended."))
     cookies = gate.proxy.session_cookies
     log.info("session established", session_id=session.id, user_id=session.user_id, host=host_port, request_id=gate.incoming.request_id)
     set_cookies = [
-        *cookies.clear_conflicting(gate.incoming.cookies, host_port, gate.incoming.request.path),
+        *cookies.clear_conflicting(gate.incoming.cookie_headers, host_port, gate.incoming.request.path),
         *cookies.set_cookies(session.id, host_port, issued_at=now, expires_at=session.expires_at, now=now),
         gate.proxy.sign_in_attempts.clear(handoff.attempt_id),
-        gate.proxy.sign_in_loops.record_completion(gate.incoming.cookies, host_port, now),
+        gate.proxy.sign_in_loops.record_completion(gate.incoming.cookie_headers, host_port, now),
     ]
     return redirect(handoff.redirect_uri, set_cookies)
 
@@ -82,7 +82,7 @@ async def _resume_or_deny(request: HttpRequest, target: str, reason: str) -> Htt
     gate = page_context(request)
     if target != "/" and _origin(target) != gate.proxy.origin_for(gate.incoming.request):
         target = "/"
-    if await gate.authorize.identify(gate.incoming.cookies, gate.incoming.request.host_port) is not None:
+    if await gate.authorize.identify(gate.incoming.cookie_headers, gate.incoming.request.host_port) is not None:
         return redirect(target)
     log.info("session handoff rejected", reason=reason, host=gate.incoming.request.host_port, request_id=gate.incoming.request_id)
     return render_error(request, 400, reason, advice=RESTART_ADVICE, links=((Message("Open the application"), target),))
@@ -106,14 +106,14 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
     if target.origin != proxy.origin_for(incoming.request):
         return render_error(request, 400, Message("This sign-in link leads to another site."), advice=RESTART_ADVICE)
     now, host_port = proxy.clock(), incoming.request.host_port
-    if proxy.sign_in_loops.is_looping(incoming.cookies, host_port, now):
+    if proxy.sign_in_loops.is_looping(incoming.cookie_headers, host_port, now):
         links = ((Message("Try again"), target.url),)
         return render_error(
             request, 400, SIGN_IN_LOOP, advice=FORWARD_AUTH_LOOP_ADVICE, links=links, set_cookies=[proxy.sign_in_loops.clear()]
         )
     if await _is_signed_in(request, policy_request, route):
         # Signed in from another tab; or the front proxy does not send the cookie to gate, which causes a loop.
-        return redirect(target.url, [proxy.sign_in_loops.record_completion(incoming.cookies, host_port, now)])
+        return redirect(target.url, [proxy.sign_in_loops.record_completion(incoming.cookie_headers, host_port, now)])
     location, set_cookies = proxy.sign_in_urls.start(
         replace(incoming, request=policy_request), target.scheme, now, route.route if route else None
     )
@@ -124,9 +124,9 @@ async def _is_signed_in(request: HttpRequest, policy_request: PolicyRequest, rou
     """Return whether the browser is signed in, as strongly as the route requires."""
     gate = page_context(request)
     if route is None or not route.authentication_requirements:
-        return await gate.authorize.identify(gate.incoming.cookies, gate.incoming.request.host_port) is not None
-    check = await gate.authorize.check(policy_request, gate.incoming.cookies)
-    return check.identity is not None and check.decision.outcome is not Outcome.STEP_UP
+        return await gate.authorize.identify(gate.incoming.cookie_headers, gate.incoming.request.host_port) is not None
+    authorization = await gate.authorize.check(policy_request, gate.incoming.cookie_headers)
+    return authorization.identity is not None and authorization.decision.outcome is not Outcome.STEP_UP
 
 
 async def portal(request: HttpRequest) -> HttpResponse:
@@ -145,7 +145,7 @@ async def sign_out(request: HttpRequest) -> HttpResponse:
 async def jwt(request: HttpRequest) -> HttpResponse:
     """Return the attestation JWT that upstreams of this host receive for the signed-in user."""
     gate = page_context(request)
-    attestation = await gate.authorize.attest(gate.incoming.request, gate.incoming.cookies)
+    attestation = await gate.authorize.attest(gate.incoming.request, gate.incoming.cookie_headers)
     if attestation.identity is None:
         return render_error(request, 401, Message("You are not signed in."), links=((Message("Sign in"), "/"),))
     if not attestation.assertion:

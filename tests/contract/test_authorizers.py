@@ -133,17 +133,19 @@ def call(tool: str) -> McpMessage:
 async def test_mcp_message_decides_and_calls_are_decided_as_if_they_were_made(world: World) -> None:
     tools = [call(name) for name in ("search", "delete", "admin")]
     checks = [await world.authorizer.check(request("/mcp", mcp=each), world.cookie()) for each in tools]
-    assert [check.identity.user_id if check.identity else "" for check in checks] == ["oidc/1"] * 3, "a refusal names the user"
-    outcomes = [check.decision.is_allowed for check in checks]
+    assert [authorization.identity.user_id if authorization.identity else "" for authorization in checks] == ["oidc/1"] * 3, (
+        "a refusal names the user"
+    )
+    outcomes = [authorization.decision.is_allowed for authorization in checks]
     listing = request("/mcp", method="POST", mcp=McpMessage("tools/list"))
-    check = await world.authorizer.check(listing, world.cookie())
+    authorization = await world.authorizer.check(listing, world.cookie())
     assert outcomes == [True, False, False]
-    assert check.decision.is_allowed
-    assert list(await world.authorizer.allowed_calls(listing, check, world.cookie(), tools)) == outcomes
+    assert authorization.decision.is_allowed
+    assert list(await world.authorizer.allowed_calls(listing, authorization, world.cookie(), tools)) == outcomes
     unread = await world.authorizer.check(request("/mcp", method="POST"), world.cookie())
     assert not unread.decision.is_allowed
     assert list(await world.authorizer.allowed_calls(listing, unread, world.cookie(), tools)) == [False, False, False]
-    assert list(await world.authorizer.allowed_calls(listing, check, world.cookie(), [])) == []
+    assert list(await world.authorizer.allowed_calls(listing, authorization, world.cookie(), [])) == []
 
 
 @pytest.mark.parametrize(
@@ -195,25 +197,29 @@ async def test_client_and_scopes_decide(
     ids=lambda value: f"{value.method} {value.host}{value.path}" if hasattr(value, "path") else value.name,
 )
 async def test_request_selects_route_and_decision(world, requested, outcome):
-    check = await world.authorizer.check(requested, world.cookie())
-    assert check.decision.outcome is outcome
+    authorization = await world.authorizer.check(requested, world.cookie())
+    assert authorization.decision.outcome is outcome
     expected = world.authorizer.routes.match(requested)
-    assert check.decision.route is expected
-    assert check.decision.is_preflight == (requested.method == "OPTIONS")
+    assert authorization.decision.route is expected
+    assert authorization.decision.is_preflight == (requested.method == "OPTIONS")
 
 
 async def test_identity_reaches_upstream_and_access_log(world):
-    check = await world.authorizer.check(request("/"), world.cookie())
-    assert [name for name, _ in check.identity_headers] == list(world.authorizer.identity_header_names)
-    assert dict(check.identity_headers)[b"x-gate-claim-email"] == b"ann@corp.com"
-    assert check.identity is not None
-    assert (check.identity.session_id, check.identity.user_id, check.identity.display_name) == ("s1", "oidc/1", "ann@corp.com")
-    assert check.identity.expires_at == 2000.0
+    authorization = await world.authorizer.check(request("/"), world.cookie())
+    assert [name for name, _ in authorization.identity_headers] == list(world.authorizer.identity_header_names)
+    assert dict(authorization.identity_headers)[b"x-gate-claim-email"] == b"ann@corp.com"
+    assert authorization.identity is not None
+    assert (authorization.identity.session_id, authorization.identity.user_id, authorization.identity.display_name) == (
+        "s1",
+        "oidc/1",
+        "ann@corp.com",
+    )
+    assert authorization.identity.expires_at == 2000.0
 
 
 async def test_route_header_templates_reach_the_upstream(world):
-    check = await world.authorizer.check(request("/told"), world.cookie(), "r1")
-    assert check.identity_headers == ((b"x-told", b"oidc/1 r1"),)
+    authorization = await world.authorizer.check(request("/told"), world.cookie(), "r1")
+    assert authorization.identity_headers == ((b"x-told", b"oidc/1 r1"),)
 
 
 async def test_admin_shows_session_groups_and_claims(world):
@@ -227,11 +233,11 @@ async def test_admin_shows_session_groups_and_claims(world):
 
 async def test_credentials_only_on_their_route(world):
     requested = request("/cluster")
-    check = await world.authorizer.check(requested, world.cookie())
-    assert world.authorizer.injects_credentials(check.decision.route)
-    found = await world.authorizer.credentials_for(check, requested, world.cookie())
+    authorization = await world.authorizer.check(requested, world.cookie())
+    assert world.authorizer.injects_credentials(authorization.decision.route)
+    found = await world.authorizer.credentials_for(authorization, requested, world.cookie())
     assert found == ((b"authorization", b"Bearer the-token"), (b"impersonate-user", b"ann@corp.com"))
-    assert b"the-token" not in b"".join(value for _, value in check.identity_headers)
+    assert b"the-token" not in b"".join(value for _, value in authorization.identity_headers)
     plain = await world.authorizer.check(request("/"), world.cookie())
     assert not world.authorizer.injects_credentials(plain.decision.route)
     assert await world.authorizer.credentials_for(plain, request("/"), world.cookie()) == ()
@@ -241,24 +247,24 @@ async def test_missing_required_claim_has_the_same_error(world):
     with pytest.raises(NoIdentity, match=r"^it requires claim\.key"):
         await world.authorizer.check(request("/named"), world.cookie())
     requested = request("/tokens")
-    check = await world.authorizer.check(requested, world.cookie())
-    assert world.authorizer.injects_credentials(check.decision.route)
+    authorization = await world.authorizer.check(requested, world.cookie())
+    assert world.authorizer.injects_credentials(authorization.decision.route)
     with pytest.raises(UpstreamCredentialsUnavailable, match="no data broker") as refused:
-        await world.authorizer.credentials_for(check, requested, world.cookie())
+        await world.authorizer.credentials_for(authorization, requested, world.cookie())
     assert not isinstance(refused.value, NoIdentity)
 
 
 async def test_denied_user_gets_the_reason_and_no_assertion(world):
-    check = await world.authorizer.check(request("/bob"), world.cookie())
-    assert check.identity_headers == ()
-    assert user_message(check.decision).params == {"reasons": Reason.USER_NOT_LISTED.value}
-    assert check.identity is not None
+    authorization = await world.authorizer.check(request("/bob"), world.cookie())
+    assert authorization.identity_headers == ()
+    assert user_message(authorization.decision).params == {"reasons": Reason.USER_NOT_LISTED.value}
+    assert authorization.identity is not None
 
 
 async def test_without_session_there_is_no_identity(world):
     for cookies in ([], [b"_gate=x"], world.cookie("other.example.com")):
-        check = await world.authorizer.check(request("/"), cookies)
-        assert (check.decision.outcome, check.identity, check.identity_headers) == (Outcome.SIGN_IN, None, ())
+        authorization = await world.authorizer.check(request("/"), cookies)
+        assert (authorization.decision.outcome, authorization.identity, authorization.identity_headers) == (Outcome.SIGN_IN, None, ())
         assert await world.authorizer.identify(cookies, "app.example.com") is None
 
 
@@ -300,13 +306,13 @@ async def test_a_service_account_is_known_and_a_bad_secret_challenged(world: Wor
     await world.broker.put(SERVICE_ACCOUNT, "ci", ServiceAccountRecord("ci", ("nobody",), 1000.0, 99_000.0, hash_token(token)).to_data())
     await settled()
     valid, bad = ([(b"authorization", b"Bearer " + value.encode())] for value in (token, new_token("ci")))
-    check = await world.authorizer.check(request("/", "other.example.com:8443", headers=valid), [])
-    assert check.decision.outcome is Outcome.ALLOWED
-    assert check.identity is not None
-    assert (check.identity.user_id, check.challenge) == ("service_account/ci", "")
-    check = await world.authorizer.check(request("/", "other.example.com:8443", headers=bad), [])
-    assert (check.decision.outcome, check.identity) == (Outcome.SIGN_IN, None)
-    assert 'error="invalid_token"' in check.challenge
+    authorization = await world.authorizer.check(request("/", "other.example.com:8443", headers=valid), [])
+    assert authorization.decision.outcome is Outcome.ALLOWED
+    assert authorization.identity is not None
+    assert (authorization.identity.user_id, authorization.challenge) == ("service_account/ci", "")
+    authorization = await world.authorizer.check(request("/", "other.example.com:8443", headers=bad), [])
+    assert (authorization.decision.outcome, authorization.identity) == (Outcome.SIGN_IN, None)
+    assert 'error="invalid_token"' in authorization.challenge
 
 
 async def test_accessible_hosts_match_the_decisions_on_requests(world: World) -> None:

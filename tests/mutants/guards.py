@@ -80,7 +80,7 @@ GUARDS = {
     "proxy.listener.proxy_protocol": "header_reader proxy_header",
     "proxy.listener.tls": "acme_challenge client_hello self_signed server_certificates",
     "proxy.observe": "request_metrics request_recorder",
-    "proxy.planes": "embedded ext_authz forward_auth open_streams original_request pipeline tracked_stream",
+    "proxy.planes": "embedded ext_authz forward_auth open_streams original_request pipeline stream_tracking",
     "proxy.responses": "builtin_pages denials renderer route_redirects",
     "proxy.rewriting": "connection_auth forwarded_headers request_headers reserved_headers response_headers target",
     "proxy.sign_in": "loops redirect_uris saved_forms sign_in_urls",

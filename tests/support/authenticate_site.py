@@ -20,7 +20,7 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.handoff import Handoff, HandoffTokens
 from foundation.crypto.signing_key import SigningKey
-from proxy.responses.site_context import build_site_facts
+from proxy.responses.site_context import build_site_info
 from tests.support.brokers import DisturbedBroker
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
 from tests.support.options import make_options
@@ -108,7 +108,7 @@ class Site:
             authorize=self._authorize,
             authenticate=self.service,
             request_id="0" * 32,
-            incoming=SimpleNamespace(request_id="0" * 32, response_reason="", request=request, site=build_site_facts(self.options)),
+            incoming=SimpleNamespace(request_id="0" * 32, response_reason="", request=request, site=build_site_info(self.options)),
             client_address=self.client_address,
         )
         scope = {

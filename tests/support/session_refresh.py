@@ -31,7 +31,7 @@ class RefreshEnvironment:
         now = self.clock()
         discovery = await self.client.discovery()
         payload = await self.client.verify_id_token(answer["id_token"], discovery, nonce="nonce", access_token=answer["access_token"])
-        claims, from_userinfo = await self.client.claims(payload, answer["access_token"], discovery)
+        claims, from_userinfo = await self.client.fetch_claims(payload, answer["access_token"], discovery)
         user = self.client.provider.user(claims, now)
         session = SessionRecord(
             id=id,

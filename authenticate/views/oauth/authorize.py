@@ -44,7 +44,7 @@ async def authorize(request: HttpRequest) -> HttpResponse:
     try:
         params = parse_query(service, query)
         if session is None and service.agents.clients.needs_document(params.get("client_id", "")):
-            return responses.redirect(service.redirects.sign_in_url(f"{AUTHORIZE_PATH}?{query}"))
+            return responses.redirect(service.browser_redirects.sign_in_url(f"{AUTHORIZE_PATH}?{query}"))
         requested = await validate(service, params, may_fetch=session is not None)
     except InvalidAuthorizationRequest as error:
         return refuse(request, error)
@@ -108,7 +108,7 @@ async def _answer(request: HttpRequest, session: SessionRecord | None, consent: 
     providers = consent.requested.resource.route.identity_providers
     if session is None or consent.step_up.unmet_requirement(session.claims, session.issued_at, service.clock()):
         named = {"gate_providers": " ".join(providers)} if providers else {}
-        return responses.redirect(service.redirects.sign_in_url(consent.path, **consent.step_up.to_url(), **named))
+        return responses.redirect(service.browser_redirects.sign_in_url(consent.path, **consent.step_up.to_url(), **named))
     if providers and session.provider not in providers:
         links = ((Message("Sign in as another user"), SIGN_OUT_PATH),)
         return responses.render_error(request, 403, Sentence("%(error)s.", error=Reason.OTHER_PROVIDER.value), links=links)

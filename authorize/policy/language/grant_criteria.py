@@ -16,14 +16,14 @@ def granted(comparison: Comparison) -> Criterion:
     """Match active temporary access to the matched route.  Not an `identity_criterion`, because it needs the time and the route."""
 
     def evaluate(context: EvaluationContext) -> int:
-        span = _grant_period(context)
-        return TRUE if span is not None and span.covers(context.now) else FALSE
+        period = _grant_period(context)
+        return TRUE if period is not None and period.covers(context.now) else FALSE
 
     def actual(context: EvaluationContext) -> str:
-        span = _grant_period(context)
-        if span is None:
+        period = _grant_period(context)
+        if period is None:
             return "no access"
-        return f"access from {_format_time(span.starts_at)} until {_format_time(span.expires_at)}"
+        return f"access from {_format_time(period.starts_at)} until {_format_time(period.expires_at)}"
 
     return request_criterion(
         CriterionDescription(comparison.key, "active temporary access of this user to this route", actual),

@@ -91,7 +91,7 @@ def uses_serverless_auth(route: "Route", settings: "Options") -> bool:
     return bool(route.to and not has_another)
 
 
-def exposes_credentials(route: "Route", settings: "Options") -> bool:
+def injects_credentials(route: "Route", settings: "Options") -> bool:
     """Return whether the upstream receives credentials of gate, or tokens that the provider issued for the user."""
     return sets_authorization(route, settings) or route.pass_provider_tokens
 

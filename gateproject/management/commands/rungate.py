@@ -41,7 +41,7 @@ class Command(ConfiguredCommand):
             except ConfigError as error:
                 sys.exit(f"startup failed\n{error}")
             return
-        from gateproject.asgi import edge, runtime  # exits if the configuration has problems
+        from gateproject.asgi import gate_application, runtime  # exits if the configuration has problems
         from proxy.listener import listeners
         from proxy.listener.event_loop import use_event_loop
 
@@ -49,11 +49,11 @@ class Command(ConfiguredCommand):
             use_event_loop()
             runtime.open_ports()
             if runtime.options.data_plane == "envoy":
-                serve_behind_envoy(runtime, edge)
+                serve_behind_envoy(runtime, gate_application)
                 return
             address = runtime.options.address if settings.GATE_WORKER is None else settings.GATE_WORKER.listener
             # gate's listener always passes HTTP, also for websockets, until the upstream has accepted them.
-            listeners.serve(edge, address, runtime.listener_config(), runtime)
+            listeners.serve(gate_application, address, runtime.listener_config(), runtime)
         except ConfigError as error:
             sys.exit(f"startup failed\n{error}")
 

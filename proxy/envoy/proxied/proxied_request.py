@@ -218,7 +218,7 @@ class ProxiedRequest:
     def _select_next(self) -> bool:
         """Select the next upstream; return False if none is left. Envoy has counted the failed connection."""
         outgoing = self._outgoing
-        selected = outgoing.selection is not None and outgoing.selection.retry_next_member(outgoing)
+        selected = outgoing.selection is not None and outgoing.selection.move_to_next_member(outgoing)
         if outgoing.statistics is not None:
             outgoing.statistics.retries += selected
         return selected

@@ -28,10 +28,15 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-ABORT = "gate.response.abort"
+ABORT_EXTENSION = "gate.response.abort"  # also the type of its message, as for extensions of ASGI
 TUNNEL_EXTENSION = "gate.tunnel"
 TLS_EXTENSION = "gate.tls"  # extension with the result of `tls_info`
 _ASGI = {"version": "3.0", "spec_version": "2.4"}
+
+
+def is_from_gate_listener(scope: dict[str, Any]) -> bool:
+    """Return whether gate's own listener made this scope.  Only its requests were parsed strictly."""
+    return ABORT_EXTENSION in (scope.get("extensions") or ())
 
 
 class ClientGone(ConnectionError):
@@ -145,7 +150,7 @@ class Exchange:
         if self._is_disconnected:
             raise ClientGone("the client has gone")
         kind = message["type"]
-        if kind == ABORT:
+        if kind == ABORT_EXTENSION:
             self._channel.close()
             return
         if self.is_response_complete:
@@ -274,7 +279,7 @@ class Exchange:
     def _scope(self) -> dict[str, Any]:
         head, channel = self.head, self._channel
         path = head.raw_path.decode()
-        extensions: dict[str, Any] = {ABORT: {}}
+        extensions: dict[str, Any] = {ABORT_EXTENSION: {}}
         if channel.scheme == "https":
             extensions[TLS_EXTENSION] = tls_info(channel.transport.getHandle())
         if head.ends_http:

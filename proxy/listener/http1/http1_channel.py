@@ -22,7 +22,7 @@ from zope.interface import implementer
 from proxy.listener import listener_limits
 from proxy.listener.client_socket import ClientSocket
 from proxy.listener.deadline import Deadline
-from proxy.listener.fair_selector import Priority, SlowReader
+from proxy.listener.fair_selector import PollPriority, SlowReader
 from proxy.listener.half_close import PlainHalfClose
 from proxy.listener.http1.exchange import Exchange
 from proxy.listener.http1.rejection_log import log_listener_rejection
@@ -59,7 +59,7 @@ class Channel(Protocol):
     def connectionMade(self) -> None:
         self.loop = asyncio.get_running_loop()
         self._deadline, self._socket = Deadline(self.loop), ClientSocket(self.transport)
-        self._priority = Priority(self.loop, self._socket.descriptor)
+        self._priority = PollPriority(self.loop, self._socket.descriptor)
         self._slow_reader = SlowReader(self.loop, self._priority)
         self.scheme = "https" if self._socket.is_tls else "http"
         self.client, self.server = scope_address(self.transport.getPeer()), scope_address(self.transport.getHost())

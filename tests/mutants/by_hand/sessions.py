@@ -30,7 +30,7 @@ streams.without(
 
 known_end = door("authorize.service", "contract/test_authorizers.py", "unit/authorize/test_service.py")
 known_end.without(
-    "access for a while ends when it was to end", "_decision_expiry", replaced("min(expires_at, span.expires_at)", "expires_at")
+    "access for a while ends when it was to end", "_decision_expiry", replaced("min(expires_at, period.expires_at)", "expires_at")
 )
 known_end.without(
     "a session ends whichever provider signed it in",

@@ -191,7 +191,7 @@ verdict_builder.without(
     always("isinstance(error, BadRequest)"),
 )
 recorder = door("proxy.observe.request_recorder", ALIKE)
-recorder.without("a refused token is explained in the line of its request", "RequestContext.log_fields", never("check.token_error"))
+recorder.without("a refused token is explained in the line of its request", "RequestContext.log_fields", never("authorization.token_error"))
 
 peer = door("gateproject.tunnel.browser_sign_in", "unit/gateproject/tunnel/test_browser_sign_in.py")
 peer.without("a socket for IPv6 has an owner, too", "_owners", replaced("(False, True)", "(False,)"))

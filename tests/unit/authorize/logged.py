@@ -5,7 +5,7 @@ from typing import Any
 
 from authorize.decision_log.decision_log import DecisionLogEntry, DecisionLogSettings
 from authorize.decision_log.persistence import write_entries
-from authorize.identity.identity_loader import IdentityRecords
+from authorize.identity.identity_loader import IdentitySourceRecords
 from authorize.models import LoggedDecision
 from authorize.policy.decision import decide
 from authorize.policy.identity import Identity
@@ -28,7 +28,7 @@ def log_decision(
     options = make_options(directory, policy=policy)
     incoming = request(target, source_ip="192.0.2.1", **facts)
     decision = decide(incoming, identity, route_table(options), NOW)
-    sources = IdentityRecords(Record(SESSION, "s1", {}, 7, NOW - 90.0), None, None) if identity else None
+    sources = IdentitySourceRecords(Record(SESSION, "s1", {}, 7, NOW - 90.0), None, None) if identity else None
     entry = DecisionLogEntry(request_id, incoming, decision, identity, 0.002, "192.0.2.1", decided_at=NOW, sources=sources)
     write_entries([(entry, DecisionLogSettings.from_options(options, CHECKSUM))])
     return LoggedDecision.objects.get(request_id=request_id)

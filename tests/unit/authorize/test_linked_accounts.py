@@ -218,7 +218,7 @@ async def give(broker: BreakableBroker, id: str, issuer: str) -> None:
 
 
 async def access(loader: IdentityLoader, session: str) -> set[str]:
-    found = await loader.find(session, 1500.0)
+    found = await loader.find_browser_identity(session, 1500.0)
     assert found is not None
     return set(found.grants)
 

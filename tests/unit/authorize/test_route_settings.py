@@ -24,7 +24,7 @@ def test_the_authority_of_all_routes_is_that_of_each(tmp_path: Path) -> None:
     (route,) = route_table(options).routes()
     assert default_ports(options) == {443}
     assert route.client_ca is not None
-    assert (route.client_ca.pem, len(route.requirements)) == (pem, 1)
+    assert (route.client_ca.pem, len(route.certificate_requirements)) == (pem, 1)
 
 
 def test_link_ids_are_stable_and_keyed(tmp_path: Path) -> None:

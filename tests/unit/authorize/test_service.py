@@ -91,27 +91,27 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def test_session_of_host_is_accepted(world: World) -> None:
-    check = await world.service.check(request(), [f"a=b; {world.cookie()}".encode()])
-    assert check.decision.outcome is Outcome.ALLOWED
-    assert check.identity is not None
-    assert check.identity.user_id == "oidc/1"
-    assert [name for name, _ in check.identity_headers] == [b"x-gate-jwt-assertion", b"x-gate-claim-email"]
+    authorization = await world.service.check(request(), [f"a=b; {world.cookie()}".encode()])
+    assert authorization.decision.outcome is Outcome.ALLOWED
+    assert authorization.identity is not None
+    assert authorization.identity.user_id == "oidc/1"
+    assert [name for name, _ in authorization.identity_headers] == [b"x-gate-jwt-assertion", b"x-gate-claim-email"]
 
 
 async def test_denied_user_has_no_attestation(world: World) -> None:
-    check = await world.service.check(request("/bob"), [world.cookie().encode()])
-    assert (check.decision.outcome, check.identity_headers) == (Outcome.FORBIDDEN, ())
-    assert check.identity is not None
+    authorization = await world.service.check(request("/bob"), [world.cookie().encode()])
+    assert (authorization.decision.outcome, authorization.identity_headers) == (Outcome.FORBIDDEN, ())
+    assert authorization.identity is not None
 
 
 async def test_preflight_has_no_identity_headers(world: World) -> None:
     facts = {"method": "OPTIONS", "origin": b"https://o.example", "access_control_request_method": b"PUT"}
-    check = await world.service.check(request("/", **facts), [world.cookie().encode()])
-    assert check.decision.is_preflight
-    assert check.identity_headers == ()
-    check = await world.service.check(request("/", method="OPTIONS"), [world.cookie().encode()])
-    assert not check.decision.is_preflight
-    assert check.identity_headers != ()
+    authorization = await world.service.check(request("/", **facts), [world.cookie().encode()])
+    assert authorization.decision.is_preflight
+    assert authorization.identity_headers == ()
+    authorization = await world.service.check(request("/", method="OPTIONS"), [world.cookie().encode()])
+    assert not authorization.decision.is_preflight
+    assert authorization.identity_headers != ()
 
 
 async def test_anonymous_caller_is_prompted_to_sign_in(world: World) -> None:
@@ -331,10 +331,10 @@ async def test_the_end_of_a_session_is_known_also_where_there_are_several_provid
         service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW)
         await broker.sign_in()
         await settled()
-        check = await service.check(
+        authorization = await service.check(
             request("/"), [signed_in(SessionCookies(options), "s1", "app.example.com", issued=1000.0, expires=2000.0).encode()]
         )
-    assert (check.decision.outcome, check.valid_until) == (Outcome.ALLOWED, 2000.0)
+    assert (authorization.decision.outcome, authorization.valid_until) == (Outcome.ALLOWED, 2000.0)
 
 
 async def test_a_browser_s_session_outranks_a_token(world: World) -> None:
@@ -363,9 +363,9 @@ async def test_service_account_named_by_policy_is_admitted_and_sent_to_upstream(
     token = await account(world)
     for value in (f"Bearer {token}", f"Gate {token}", f"Bearer Gate-{token}"):
         headers = [(b"authorization", value.encode())]
-        check = await world.service.check(request("/ci", headers=headers), [])
-        assert (check.decision.outcome, check.challenge) == (Outcome.ALLOWED, "")
-        claims = jwt.decode(dict(check.identity_headers)[b"x-gate-jwt-assertion"], options={"verify_signature": False})
+        authorization = await world.service.check(request("/ci", headers=headers), [])
+        assert (authorization.decision.outcome, authorization.challenge) == (Outcome.ALLOWED, "")
+        claims = jwt.decode(dict(authorization.identity_headers)[b"x-gate-jwt-assertion"], options={"verify_signature": False})
         assert (claims["sub"], claims["groups"], claims["exp"]) == ("service_account/ci", ["deployers"], NOW + 3600)
         assert await world.outcome("/", headers=headers) is Outcome.FORBIDDEN
         assert await world.outcome("/", host="other.example.com", headers=headers) is Outcome.ALLOWED
@@ -381,9 +381,9 @@ async def test_a_service_account_s_secret_counts_in_no_url_and_no_cookie(world: 
 async def test_invalid_secret_gets_challenge(world: World) -> None:
     await account(world)
     for value in (new_token("ci"), new_token("nobody"), "gate_sa_", "gate_sa_ci_x"):
-        check = await world.service.check(request("/ci", headers=[(b"authorization", b"Bearer " + value.encode())]), [])
-        assert (check.decision.outcome, check.identity) == (Outcome.SIGN_IN, None)
-        assert 'error="invalid_token"' in check.challenge
+        authorization = await world.service.check(request("/ci", headers=[(b"authorization", b"Bearer " + value.encode())]), [])
+        assert (authorization.decision.outcome, authorization.identity) == (Outcome.SIGN_IN, None)
+        assert 'error="invalid_token"' in authorization.challenge
         public = await world.service.check(request("/public", headers=[(b"authorization", b"Bearer " + value.encode())]), [])
         assert (public.decision.outcome, public.challenge) == (Outcome.ALLOWED, "")
     for value in (b"Bearer other", b"Gate other", b"Basic eA=="):

@@ -83,18 +83,18 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def test_bearer_tokens_are_authorized_by_policy(world: World) -> None:
-    check = await world.check("/group", "Bearer good.to.ken")
-    assert check.decision.outcome is Outcome.FORBIDDEN
+    authorization = await world.check("/group", "Bearer good.to.ken")
+    assert authorization.decision.outcome is Outcome.FORBIDDEN
     await world.broker.join("oidc/1", "g1")
     await settled()
     for path in ("/group", "/mail", "/claim"):
-        check = await world.check(path, "bearer good.to.ken")
-        assert check.decision.outcome is Outcome.ALLOWED, path
-        assert check.identity is not None
-        assert (check.identity.user_id, check.identity.is_bearer, check.challenge) == ("oidc/1", True, "")
-        assert [name for name, _ in check.identity_headers] == [b"x-gate-jwt-assertion"]
+        authorization = await world.check(path, "bearer good.to.ken")
+        assert authorization.decision.outcome is Outcome.ALLOWED, path
+        assert authorization.identity is not None
+        assert (authorization.identity.user_id, authorization.identity.has_oauth_token, authorization.challenge) == ("oidc/1", True, "")
+        assert [name for name, _ in authorization.identity_headers] == [b"x-gate-jwt-assertion"]
     again = await world.check("/claim", "Bearer good.to.ken")
-    assert again.identity is check.identity, "what is signed of it is kept"
+    assert again.identity is authorization.identity, "what is signed of it is kept"
     assert world.known.client_address == "192.0.2.7"
 
 
@@ -119,9 +119,9 @@ async def test_deactivated_user_is_rejected_immediately(world: World) -> None:
 
 async def test_a_refused_token_is_challenged(world: World) -> None:
     for value in ("Bearer bad.to.ken", "Bearer x", "bearer  good.to.kenx"):
-        check = await world.check("/mail", value)
-        assert (check.decision.outcome, check.identity) == (Outcome.SIGN_IN, None)
-        assert 'error="invalid_token"' in check.challenge
+        authorization = await world.check("/mail", value)
+        assert (authorization.decision.outcome, authorization.identity) == (Outcome.SIGN_IN, None)
+        assert 'error="invalid_token"' in authorization.challenge
     for value in ("Basic good.to.ken", "Gate good.to.ken", "good.to.ken"):
         assert (await world.check("/mail", value)).challenge == ""
     assert (await world.check("/mail")).challenge == ""
@@ -129,8 +129,8 @@ async def test_a_refused_token_is_challenged(world: World) -> None:
 
 
 async def test_route_without_bearer_tokens_verifies_none(world: World) -> None:
-    check = await world.check("/", "Bearer good.to.ken")
-    assert (check.decision.outcome, check.identity, check.challenge) == (Outcome.SIGN_IN, None, "")
+    authorization = await world.check("/", "Bearer good.to.ken")
+    assert (authorization.decision.outcome, authorization.identity, authorization.challenge) == (Outcome.SIGN_IN, None, "")
     assert world.known.calls == []
 
 
@@ -138,10 +138,10 @@ async def test_authorization_of_signed_in_browser_is_forwarded(world: World) -> 
     await world.broker.sign_in()
     await settled()
     cookie = signed_in(world.cookies, "s1", "app.example.com", issued=1000.0, expires=2000.0).encode()
-    check = await world.check("/mail", "Bearer of.the.application", cookie=cookie)
-    assert check.decision.outcome is Outcome.ALLOWED
-    assert check.identity is not None
-    assert not check.identity.is_bearer
+    authorization = await world.check("/mail", "Bearer of.the.application", cookie=cookie)
+    assert authorization.decision.outcome is Outcome.ALLOWED
+    assert authorization.identity is not None
+    assert not authorization.identity.has_oauth_token
     assert world.known.calls == []
 
 
@@ -166,10 +166,10 @@ async def test_external_token_has_no_directory_record(world: World) -> None:
         SessionRecord("bearer/1", named, "1", "jwt", 1000.0, 2000.0, claims), UserRecord(named, "ann@corp.com", True, "", claims)
     )
     for path, outcome in (("/group", Outcome.FORBIDDEN), ("/mail", Outcome.FORBIDDEN), ("/claim", Outcome.ALLOWED)):
-        check = await world.check(path, "Bearer good.to.ken")
-        assert check.decision.outcome is outcome, path
-        assert check.identity is not None
-        assert (check.identity.groups, check.identity.email, check.identity.directory_email) == ((), "", "")
+        authorization = await world.check(path, "Bearer good.to.ken")
+        assert authorization.decision.outcome is outcome, path
+        assert authorization.identity is not None
+        assert (authorization.identity.groups, authorization.identity.email, authorization.identity.directory_email) == ((), "", "")
 
 
 async def test_process_without_verifier_raises(tmp_path: Path, world: World) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from databroker.records import DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, SIGNING_KEY, USER
-from databroker.replica import EVERYTHING, UNKNOWN, Replica
+from databroker.replica import CACHE_CLEARED, UNKNOWN, Replica
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from tests.support.brokers import DisturbedBroker
@@ -38,7 +38,7 @@ class World:
 async def world(request) -> AsyncIterator[World]:
     world = World(**getattr(request, "param", {}))
     running = asyncio.create_task(world.replica.run())
-    await world.until(lambda: world.received == [EVERYTHING])
+    await world.until(lambda: world.received == [CACHE_CLEARED])
     yield world
     running.cancel()
     await asyncio.wait({running})
@@ -105,7 +105,7 @@ async def test_types_that_are_not_followed_are_not_cached(world):
     await world.settle()
     assert await world.replica.get(SIGNING_KEY, "a")
     assert world.replica.peek(SIGNING_KEY, "a") is UNKNOWN
-    assert world.received == [EVERYTHING]
+    assert world.received == [CACHE_CLEARED]
 
 
 async def test_concurrent_misses_share_one_call(world):
@@ -227,12 +227,12 @@ async def test_a_broken_stream_clears_the_cache_until_it_is_back(world):
     await world.store.put(SESSION, "a", {})
     await world.replica.get(SESSION, "a")
     world.line.cut()
-    await world.until(lambda: world.received.count(EVERYTHING) == 2)
+    await world.until(lambda: world.received.count(CACHE_CLEARED) == 2)
     assert world.replica.peek(SESSION, "a") is UNKNOWN
     with pytest.raises(BrokerError):
         await world.replica.get(SESSION, "a")
     world.line.mend()
-    await world.until(lambda: world.received.count(EVERYTHING) >= 3 and world.replica._is_following)
+    await world.until(lambda: world.received.count(CACHE_CLEARED) >= 3 and world.replica._is_following)
     assert await world.replica.get(SESSION, "a")
     assert world.replica.peek(SESSION, "a")
 
@@ -252,7 +252,7 @@ async def test_only_cached_records_are_served_while_the_broker_is_away(world):
     assert world.replica.sync_token == ""
     world.now += 10
     assert await world.replica.get(SESSION, "a") is None
-    assert world.received.count(EVERYTHING) == 1
+    assert world.received.count(CACHE_CLEARED) == 1
 
 
 @pytest.mark.parametrize("world", [{"staleness": staleness, "min_silence": 0.3} for staleness in (0.0, 0.3)], indirect=True)
@@ -263,7 +263,7 @@ async def test_a_line_that_goes_silent_is_no_sign_that_all_is_well(world):
     world.line.silent = asyncio.Event()
     await world.store.delete(SESSION, "a")
     await world.until(lambda: world.replica.peek(SESSION, "a") is UNKNOWN)
-    assert world.received[-1] is EVERYTHING
+    assert world.received[-1] is CACHE_CLEARED
     assert world.replica.sync_token == ""
     silent, world.line.silent = world.line.silent, None
     silent.set()
@@ -287,7 +287,7 @@ async def test_cached_entry_expires(world):
     await world.store.put(SESSION, "a", {})
     assert await world.replica.get(SESSION, "a")
     world.line.cut()
-    await world.until(lambda: world.received.count(EVERYTHING) == 2)
+    await world.until(lambda: world.received.count(CACHE_CLEARED) == 2)
     assert world.replica.peek(SESSION, "a") is UNKNOWN
     with pytest.raises(BrokerError):
         await world.replica.get(SESSION, "a")
@@ -387,7 +387,7 @@ async def test_a_replica_that_fell_behind_starts_over(world):
     for number in range(20):  # more than the log remembers, before the stream has its turn
         await world.store.put(USER, str(number), {})
     await world.settle()
-    assert world.received[-1] is EVERYTHING
+    assert world.received[-1] is CACHE_CLEARED
     assert world.replica.peek(SESSION, "a") is UNKNOWN
 
 
@@ -408,14 +408,14 @@ async def test_callback_error_restarts_all_callbacks(world):
     failures = [ZeroDivisionError()]
 
     def fail_once(change):
-        if change is not EVERYTHING and failures:
+        if change is not CACHE_CLEARED and failures:
             raise failures.pop()
 
     world.replica.on_change(fail_once)
     await world.store.put(USER, "b", {})
     await world.until(lambda: not failures)
     assert world.replica.peek(SESSION, "a") is UNKNOWN
-    await world.until(lambda: world.received[-1] is EVERYTHING and bool(world.replica.sync_token))
+    await world.until(lambda: world.received[-1] is CACHE_CLEARED and bool(world.replica.sync_token))
     await world.replica.get(SESSION, "a")
     await world.store.delete(SESSION, "a")
     await world.until(lambda: world.replica.peek(SESSION, "a") is UNKNOWN)

@@ -73,7 +73,7 @@ def test_a_session_is_of_the_configured_issuer_or_none(
     tmp_path: Path, settings: dict[str, Any], found: SessionRecord, counts: bool
 ) -> None:
     with capture_logs() as logged:
-        read = SessionReader(make_options(tmp_path, **settings)).read(record(found.to_data()))
+        read = SessionReader(make_options(tmp_path, **settings)).read_valid(record(found.to_data()))
     assert (read is not None) is counts
     assert [entry["event"] for entry in logged] == ([] if counts else ["session ignored: issuer mismatch"])
 
@@ -81,7 +81,7 @@ def test_a_session_is_of_the_configured_issuer_or_none(
 @pytest.mark.parametrize("changed", [{"issuer": 7}, {"user_id": ""}, {"claims": "none"}, {"expires_at": "soon"}, {"id": "s2"}])
 def test_a_record_that_makes_no_sense_is_none(tmp_path: Path, changed: dict[str, Any]) -> None:
     with capture_logs() as logged:
-        assert SessionReader(make_options(tmp_path)).read(record({**session(issuer=ISSUER).to_data(), **changed})) is None
+        assert SessionReader(make_options(tmp_path)).read_valid(record({**session(issuer=ISSUER).to_data(), **changed})) is None
     assert logged[0]["event"] == "malformed record ignored"
 
 

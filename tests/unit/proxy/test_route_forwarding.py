@@ -69,7 +69,10 @@ def test_forwarded_credentials_follow_from_the_decision(tmp_path: Path) -> None:
     preflight = AuthorizationResult(Decision(Outcome.ALLOWED, compiled, (TraceStep("cors_allow_preflight", TRUE, Reason.PREFLIGHT),)), None)
     bearer = AuthorizationResult(NO_ROUTE, user(session_id="bearer/1"))
     checks = (AuthorizationResult(NO_ROUTE, None), bearer, preflight)
-    sent = [dict(forwarding.build_request(incoming, Forward(compiled, (), check.withheld_credentials), (), "").headers) for check in checks]
+    sent = [
+        dict(forwarding.build_request(incoming, Forward(compiled, (), authorization.withheld_credentials), (), "").headers)
+        for authorization in checks
+    ]
     assert [names & headers.keys() for headers in sent] == [names, {b"cookie", b"x-mine"}, {b"x-mine"}]
 
 

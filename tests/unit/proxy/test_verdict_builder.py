@@ -45,8 +45,8 @@ def verdict(
     authorize = AuthorizeService(options, Replica(MemoryStore()), SigningKey.from_options(options))
     incoming, identity = incoming_from(url, **scope), user() if signed_in else None
     route, *_ = authorize.routes.routes()
-    check = AuthorizationResult(evaluate_route(incoming.request, identity, route, NOW), identity)
-    return VerdictBuilder(options, authorize).build(RequestDecision(incoming, check, NOW, 0), enforcer)
+    authorization = AuthorizationResult(evaluate_route(incoming.request, identity, route, NOW), identity)
+    return VerdictBuilder(options, authorize).build(RequestDecision(incoming, authorization, NOW, 0), enforcer)
 
 
 @pytest.mark.parametrize(

@@ -178,9 +178,9 @@ async def test_no_spelling_of_loopback_gets_there(tmp_path: Path, idp: FakeIdP, 
 
 Use = Callable[[ProviderClient, DiscoveryDocument], Awaitable[object]]
 USES: dict[str, Use] = {
-    "token": lambda client, discovery: client.tokens({"code": "x"}, discovery, needs_id_token=True),
+    "token": lambda client, discovery: client.request_tokens({"code": "x"}, discovery, needs_id_token=True),
     "pushed request": lambda client, discovery: push_params(client, discovery, {"state": "x"}),
-    "userinfo": lambda client, discovery: client.claims({}, "at", discovery),
+    "userinfo": lambda client, discovery: client.fetch_claims({}, "at", discovery),
     "keys": lambda client, discovery: client.key_set.keys(discovery.jwks_uri),
     "revocation": lambda client, discovery: client.provider.revoke(client, discovery, SESSION),
     "own work": lambda client, discovery: client.for_background_work().post_as_client(discovery.token_endpoint, {}, discovery),

@@ -230,7 +230,7 @@ async def test_an_answer_that_comes_late_replaces_no_newer_record_of_the_user(
 ) -> None:
     await one.signed_in()
     one.idp.bend.userinfo = {"name": "Alice of before"}
-    claims = one.client.claims
+    claims = one.client.fetch_claims
 
     async def late(*args: Any, **more: Any) -> Any:
         answer = await claims(*args, **more)
@@ -238,7 +238,7 @@ async def test_an_answer_that_comes_late_replaces_no_newer_record_of_the_user(
         await one.broker.put(USER, newer.id, newer.to_data())
         return answer
 
-    monkeypatch.setattr(one.client, "claims", late)
+    monkeypatch.setattr(one.client, "fetch_claims", late)
     await one.refresh.renew("session", RefreshStep.CLAIMS)
     assert (await one.user()).name == "Alice of now"
 

@@ -186,7 +186,7 @@ async def of_alice(site: Site) -> list[str]:
 
 
 async def test_one_sign_in_too_many_ends_the_oldest_session_of_the_account(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_service, "MAX_SESSIONS", 3)
+    monkeypatch.setattr(session_service, "MAX_SESSIONS_PER_ACCOUNT", 3)
     await site.browser().sign_in("bob")
     for _ in range(3):
         await site.browser().sign_in("alice")
@@ -204,7 +204,7 @@ async def test_one_sign_in_too_many_ends_the_oldest_session_of_the_account(site:
 
 
 async def test_sessions_that_are_over_count_for_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_service, "MAX_SESSIONS", 2)
+    monkeypatch.setattr(session_service, "MAX_SESSIONS_PER_ACCOUNT", 2)
     monkeypatch.setattr(session_service, "WRITE_SECONDS", -60.0)
     await site.browser().sign_in("alice")
     (first,) = await of_alice(site)
@@ -218,7 +218,7 @@ async def test_sessions_that_are_over_count_for_nothing(site: Site, monkeypatch:
 
 
 async def test_a_session_that_is_not_written_yet_stays_in_the_index(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_service, "MAX_SESSIONS", 1)
+    monkeypatch.setattr(session_service, "MAX_SESSIONS_PER_ACCOUNT", 1)
     await site.browser().sign_in("alice")
     session = SessionRecord.from_record((await site.sessions())[0])
     under_way = replace(session, id="under-way")

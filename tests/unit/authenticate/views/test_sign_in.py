@@ -66,7 +66,7 @@ async def test_a_signed_in_browser_is_handed_over_at_once(site: Site) -> None:
 
 async def test_pages_of_authenticate_host_need_no_handoff(site: Site) -> None:
     browser = site.browser()
-    url = site.service.redirects.sign_in_url("/.gate/admin/")
+    url = site.service.browser_redirects.sign_in_url("/.gate/admin/")
     location = (await browser.get(url)).location
     assert (await browser.get(site.idp.pick(location, "alice"))).location == f"{ORIGIN}/.gate/admin/"
     assert (await browser.get(url)).location == f"{ORIGIN}/.gate/admin/"

@@ -11,7 +11,7 @@ from django.db import connection
 from authorize.authorizer import ShadowOutcome
 from authorize.decision_log.decision_log import DecisionLogEntry, DecisionLogSettings
 from authorize.decision_log.persistence import MAX_TRACE_STEPS, PRUNE_BATCH_SIZE, build_row, write_entries
-from authorize.identity.identity_loader import IdentityRecords
+from authorize.identity.identity_loader import IdentitySourceRecords
 from authorize.models import LoggedDecision
 from authorize.policy.decision import decide
 from databroker.records import SESSION, USER, Record
@@ -21,7 +21,7 @@ from tests.unit.authorize.builders import NOW, make_route, request, table, user
 
 ROUTE = make_route(name="Wages", policy=[{"allow": {"groups": ["payroll"]}}], allowed_users=["boss@corp.com"])
 BOB = user("bob@corp.com", subject="2", group_ids=frozenset({"sales"}))
-SOURCES = IdentityRecords(Record(SESSION, "s1", {}, 7, 1000.0), Record(USER, "oidc/2", {}, 5, 900.0), None)
+SOURCES = IdentitySourceRecords(Record(SESSION, "s1", {}, 7, 1000.0), Record(USER, "oidc/2", {}, 5, 900.0), None)
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def test_client_acts_for_a_user(tmp_path: Path) -> None:
     options = make_options(tmp_path)
     identity = simulate_identity(SimulatedUser("7", client="build-agent", scopes=["read"]), options)
     assert identity is not None
-    assert (identity.user_id, identity.client_id, identity.scopes, identity.is_bearer) == ("oidc/7", "build-agent", {"read"}, True)
+    assert (identity.user_id, identity.client_id, identity.scopes, identity.has_oauth_token) == ("oidc/7", "build-agent", {"read"}, True)
     account = simulate_identity(SimulatedUser("service_account/ci", client="build-agent"), options)
     assert account is not None
     assert (account.user_id, account.client_id) == ("service_account/ci", "build-agent")

@@ -82,7 +82,7 @@ async def test_token_is_the_user_at_its_resource(world: World) -> None:
         identity = result.identity
         assert identity is not None
         assert (identity.user_id, identity.client_id, identity.scopes) == ("oidc/alice", CLIENT, {"tickets:read"})
-        assert identity.is_bearer
+        assert identity.has_oauth_token
         assert result.valid_until == NOW + 3600
     assert (await world.check(token.token, f"{RESOURCE}/messages")).decision.is_allowed
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from authorize.identity.identity_loader import CachedIdentity, IdentityLoader, IdentityRecords
+from authorize.identity.identity_loader import CachedIdentity, IdentityLoader, IdentitySourceRecords
 from authorize.policy.identity import GrantPeriod, Identity
 from config.options import Options
 from config.settings.identity_providers import PLACEHOLDERS
@@ -25,7 +25,7 @@ from databroker.records import (
     SessionRecord,
     UserRecord,
 )
-from databroker.replica import EVERYTHING, RecordChange, Replica
+from databroker.replica import CACHE_CLEARED, RecordChange, Replica
 from databroker.session_reader import SessionReader
 from databroker.store.memory import MemoryStore
 from foundation.auth_challenges import InvalidToken
@@ -154,7 +154,7 @@ async def test_each_change_of_a_record_behind_an_identity_is_seen(world: World) 
         assert loader.peek("s1", NOW) is after
         before = after
     assert repr(loader) == "<IdentityLoader 1 cached>"
-    loader.forget(EVERYTHING)
+    loader.forget(CACHE_CLEARED)
     assert loader.peek("s1", NOW) is None
 
 
@@ -189,8 +189,8 @@ def test_an_identity_is_cached_until_the_first_of_its_records_ends(ends: str) ->
         name: Record(SESSION, name, {}, 1, NOW, NOW + 50 if name == ends else None)
         for name in ("session", "user", "directory_user", "grants")
     }
-    assert CachedIdentity(identity, IdentityRecords(**records)).expires_at == NOW + 50
-    assert CachedIdentity(identity, IdentityRecords(records["session"], None, None)).expires_at == (
+    assert CachedIdentity(identity, IdentitySourceRecords(**records)).expires_at == NOW + 50
+    assert CachedIdentity(identity, IdentitySourceRecords(records["session"], None, None)).expires_at == (
         NOW + 50 if ends == "session" else NOW + 100
     )
 
@@ -395,7 +395,7 @@ async def test_temporary_access_is_part_of_an_identity_as_it_changes(access_worl
     assert "temporary access" in found.sources.modified_at
     await give(broker)
     await settled()
-    after = await loader.find("s1", NOW)
+    after = await loader.find_browser_identity("s1", NOW)
     assert after is not None
     assert after.grants == {}
 

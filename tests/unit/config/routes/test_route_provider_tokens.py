@@ -6,7 +6,7 @@ import pytest
 
 from config.routes.route import Route
 from config.routes.route_identity_headers import provider_token_templates
-from config.routes.upstreams.upstream_credentials import exposes_credentials, sets_authorization
+from config.routes.upstreams.upstream_credentials import injects_credentials, sets_authorization
 from tests.support.options import make_options
 from tests.unit.config.conftest import Problems
 
@@ -66,7 +66,7 @@ def test_such_route_needs_gate_data_plane_and_preserves_client_authorization_els
     sending = {**PASSED, "from": "https://app.example.com", "set_request_headers": {"X-Token": "${access_token}", "X-User": "${user}"}}
     route = Route.model_validate(sending)
     options = make_options(tmp_path)
-    assert exposes_credentials(route, options)
+    assert injects_credentials(route, options)
     assert not sets_authorization(route, options)
     assert set(provider_token_templates(route)) == {"X-Token"}
 

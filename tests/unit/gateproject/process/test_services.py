@@ -1,9 +1,9 @@
 import pytest
 
-from gateproject.process.services import served
+from gateproject.process.services import require_service
 
 
 def test_missing_part_cannot_be_called() -> None:
-    assert served(0) == 0
+    assert require_service(0) == 0
     with pytest.raises(RuntimeError, match="in this process"):
-        served(None)
+        require_service(None)

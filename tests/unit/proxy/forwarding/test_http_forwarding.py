@@ -4,7 +4,7 @@ import pytest
 
 from config.routes.route import Route
 from foundation.errors import UpstreamError, UpstreamTimeout
-from proxy.forwarding.http_forwarding import ABORT, ForwardResult, StreamHandle, TerminationReason, forward
+from proxy.forwarding.http_forwarding import ABORT_MESSAGE, ForwardResult, StreamHandle, TerminationReason, forward
 from proxy.upstreams.outgoing_request import OutgoingRequest, Upstream
 from proxy.upstreams.upstream_client import UpstreamClient
 from tests.support.upstream import OK, RawUpstream
@@ -324,7 +324,7 @@ async def test_client_disconnect_closes_upstream_request(client, downstream, ans
         async with asyncio.timeout(TIMEOUT):
             assert (await task).termination is TerminationReason.CLIENT_DISCONNECTED
             await hung_up.wait()
-    assert ABORT not in downstream.sent
+    assert ABORT_MESSAGE not in downstream.sent
 
 
 async def test_client_disconnect_during_upload_closes_upstream_request(client, downstream):
@@ -408,7 +408,7 @@ async def test_timeout_includes_response_body(client, downstream):
     async with RawUpstream(script=script) as canary:
         result = await forward_request(make_request(canary, timeout=0.12), client, downstream)
     assert result == ForwardResult(200, 2, TerminationReason.TIMEOUT)
-    assert downstream.sent[-1] == ABORT
+    assert downstream.sent[-1] == ABORT_MESSAGE
 
 
 @pytest.mark.parametrize(("is_default", "reason"), [(True, TerminationReason.COMPLETE), (False, TerminationReason.TIMEOUT)])
@@ -449,7 +449,7 @@ async def test_incomplete_response_is_aborted(client, downstream, answer):
 
     async with RawUpstream(script=script) as canary:
         assert (await forward_request(make_request(canary), client, downstream)).termination is TerminationReason.UPSTREAM_RESET
-    assert downstream.sent[-1] == ABORT
+    assert downstream.sent[-1] == ABORT_MESSAGE
     assert not any(message.get("more_body") is False for message in downstream.sent)
 
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from proxy.listener import listener_limits
-from proxy.listener.fair_selector import LOW_PRIORITY_PER_TURN, FairSelector, Priority, SlowReader, install_fair_selector
+from proxy.listener.fair_selector import LOW_PRIORITY_PER_TURN, FairSelector, PollPriority, SlowReader, install_fair_selector
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
@@ -160,7 +160,7 @@ def test_loop_uses_priorities_and_demotes_new_connections():
     assert loop._selector is selector
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        priority = Priority(asyncio.get_running_loop(), writer.get_extra_info("socket").fileno())
+        priority = PollPriority(asyncio.get_running_loop(), writer.get_extra_info("socket").fileno())
         assert selector.is_demoted(writer.get_extra_info("socket").fileno())
         writer.write(await reader.readexactly(4))
         await writer.drain()
@@ -192,7 +192,7 @@ def test_loop_without_selector_is_unchanged():
         pass
 
     install_fair_selector(Loop())
-    Priority(Loop(), 7).promote()
+    PollPriority(Loop(), 7).promote()
 
 
 class LoopOfSelector:
@@ -226,7 +226,7 @@ class LoopOfSelector:
 
 
 def test_small_body_chunks_lower_priority_and_large_ones_raise_it(selector):
-    priority = Priority(LoopOfSelector(selector), 7)
+    priority = PollPriority(LoopOfSelector(selector), 7)
     priority.on_body_bytes(listener_limits.MIN_BODY_CHUNK_BYTES)
     assert not selector.is_demoted(7)
     priority.on_body_bytes(listener_limits.MIN_BODY_CHUNK_BYTES - 1)
@@ -235,7 +235,7 @@ def test_small_body_chunks_lower_priority_and_large_ones_raise_it(selector):
 
 def test_slow_reader_gets_low_priority_then_times_out(selector):
     loop, timed_out = LoopOfSelector(selector), []
-    priority = Priority(loop, 7)
+    priority = PollPriority(loop, 7)
     priority.promote()
     slow_reader = SlowReader(loop, priority)
     slow_reader.start(60.0, lambda: timed_out.append(loop.now))
@@ -251,7 +251,7 @@ def test_slow_reader_gets_low_priority_then_times_out(selector):
 
 def test_client_that_reads_again_gets_high_priority(selector):
     loop, timed_out = LoopOfSelector(selector), []
-    priority = Priority(loop, 7)
+    priority = PollPriority(loop, 7)
     slow_reader = SlowReader(loop, priority)
     slow_reader.start(60.0, lambda: timed_out.append(loop.now))
     loop.pass_time(2.0)

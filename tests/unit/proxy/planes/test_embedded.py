@@ -15,7 +15,7 @@ from databroker.store.base import RecordChange
 from foundation.telemetry import metrics
 from proxy.observe.request_recorder import CLIENT_CLOSED
 from proxy.planes.open_streams import OpenStreams
-from proxy.planes.tracked_stream import open_stream
+from proxy.planes.stream_tracking import open_stream
 from proxy.verdict import RequestDecision
 from tests.support.asgi import CURL, NAVIGATION, SCRIPT, Answer, chunked_receive, incoming_from
 from tests.support.eventually import PATIENCE

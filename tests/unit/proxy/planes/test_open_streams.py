@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from databroker.records import SESSION, USER, Record
-from databroker.replica import EVERYTHING
+from databroker.replica import CACHE_CLEARED
 from databroker.store.base import RecordChange
 from foundation.errors import BrokerError
 from proxy.incoming_request import IncomingRequest
@@ -91,7 +91,7 @@ async def test_a_stream_that_closes_before_its_turn_is_left_alone() -> None:
     assert ended == []
 
 
-@pytest.mark.parametrize("change", [CHANGED, EVERYTHING, RecordChange(4, SESSION, "s1", Record(SESSION, "s1", {}, 4, 0.0))])
+@pytest.mark.parametrize("change", [CHANGED, CACHE_CLEARED, RecordChange(4, SESSION, "s1", Record(SESSION, "s1", {}, 4, 0.0))])
 async def test_other_changes_reevaluate_open_streams(change: RecordChange, running) -> None:
     streams, ended = OpenStreams(), []
     opened(streams, "s1", ended)

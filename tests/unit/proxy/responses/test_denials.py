@@ -22,7 +22,7 @@ from foundation.errors import GateError, UpstreamError, UpstreamTimeout
 from proxy.incoming_request import IncomingRequest
 from proxy.responses.denials import TooManyTunnels, denial_from_error
 from proxy.responses.renderer import VerdictRenderer, send_denial
-from proxy.responses.site_context import build_site_facts
+from proxy.responses.site_context import build_site_info
 from proxy.sign_in.loops import SignInLoops
 from proxy.upgrades import HandshakeRefused
 from proxy.verdict import Enforcer, Forward, RequestDecision
@@ -34,11 +34,11 @@ from tests.unit.authorize.builders import NOW, make_route, request, table, user
 
 
 async def answered(
-    options: Options, incoming: IncomingRequest, check: AuthorizationResult, enforcer: Enforcer = Enforcer.EMBEDDED
+    options: Options, incoming: IncomingRequest, authorization: AuthorizationResult, enforcer: Enforcer = Enforcer.EMBEDDED
 ) -> Answer:
     authorize = AuthorizeService(options, Replica(MemoryStore()), SigningKey.from_options(options))
-    incoming.site = build_site_facts(options)
-    verdict, answer = VerdictBuilder(options, authorize).build(RequestDecision(incoming, check, NOW, 0), enforcer), Answer()
+    incoming.site = build_site_info(options)
+    verdict, answer = VerdictBuilder(options, authorize).build(RequestDecision(incoming, authorization, NOW, 0), enforcer), Answer()
     assert not isinstance(verdict, Forward)
     assert await VerdictRenderer(options).send(incoming, verdict, answer.send, NOW) == answer.status
     return answer
@@ -76,8 +76,13 @@ async def test_only_user_able_to_request_access_is_linked_to_it(tmp_path: Path) 
     link = f"https://auth.example.com/.gate/access?route={RouteLinks(options).link_id(make_route(**keys))}"
     assert link in (await answered(options, incoming, forbidden(user(), **keys))).body.decode()
     denied = forbidden(user(), policy=[{"deny": {"user": "oidc/1"}}], **keys)
-    for check in (forbidden(user()), denied, forbidden(user(provider="jwt"), **keys), forbidden(user(session_id="bearer/1"), **keys)):
-        assert "/.gate/access" not in (await answered(options, incoming, check)).body.decode()
+    for authorization in (
+        forbidden(user()),
+        denied,
+        forbidden(user(provider="jwt"), **keys),
+        forbidden(user(session_id="bearer/1"), **keys),
+    ):
+        assert "/.gate/access" not in (await answered(options, incoming, authorization)).body.decode()
 
 
 async def test_denied_user_reads_next_step_and_contact(tmp_path: Path) -> None:
@@ -85,8 +90,8 @@ async def test_denied_user_reads_next_step_and_contact(tmp_path: Path) -> None:
     plain = (await answered(make_options(tmp_path), incoming, forbidden(user()))).body.decode()
     assert "contact your administrator" in plain
     assert "Get help" not in plain
-    check = forbidden(user(), refusal_message="Payroll <lets> you in.")
-    helped = (await answered(make_options(tmp_path, support_contact="help@corp.com"), incoming, check)).body.decode()
+    authorization = forbidden(user(), refusal_message="Payroll <lets> you in.")
+    helped = (await answered(make_options(tmp_path, support_contact="help@corp.com"), incoming, authorization)).body.decode()
     assert "ann@corp.com. Payroll &lt;lets&gt; you in." in helped
     assert f'href="mailto:help@corp.com?subject=Help%20with%20app.example.com%2C%20request%20{incoming.request_id}">Get help' in helped
     page = await answered(make_options(tmp_path, support_contact="https://help.corp.com/new"), incoming, forbidden(user()))
@@ -110,8 +115,8 @@ async def test_a_404_never_echoes_a_foreign_origin(tmp_path: Path) -> None:
 
 async def test_client_with_invalid_token_gets_error_and_no_sign_in_redirect(tmp_path: Path) -> None:
     decision = decide(request(), None, table(make_route(allow_any_authenticated_user=True)), NOW)
-    check = AuthorizationResult(decision, None, challenge='Bearer realm="gate", error="invalid_token"')
-    answer = await answered(make_options(tmp_path), incoming_from("https://app.example.com/", headers=NAVIGATION), check)
+    authorization = AuthorizationResult(decision, None, challenge='Bearer realm="gate", error="invalid_token"')
+    answer = await answered(make_options(tmp_path), incoming_from("https://app.example.com/", headers=NAVIGATION), authorization)
     assert answer.status == 401
     assert answer.header("www-authenticate") == 'Bearer realm="gate", error="invalid_token"'
     assert "no-store" in answer.values("cache-control")
@@ -180,7 +185,7 @@ PLANES = [*Enforcer]
 @pytest.mark.parametrize("accept", ["text/html", "text/plain"])
 @pytest.mark.parametrize("enforcer", PLANES)
 async def test_no_error_is_a_dead_end_on_any_plane(tmp_path: Path, enforcer: Enforcer, accept: str) -> None:
-    site = build_site_facts(make_options(tmp_path, support_contact="help@corp.com"))
+    site = build_site_info(make_options(tmp_path, support_contact="help@corp.com"))
     for error in errors_of(GateError):
         incoming, answer = incoming_from("https://app.example.com/", headers={"accept": accept}), Answer()
         incoming.site = site
@@ -207,9 +212,9 @@ def refusals_of_every_kind() -> dict[str, AuthorizationResult]:
 )
 @pytest.mark.parametrize("enforcer", PLANES)
 async def test_route_texts_are_on_its_refusals_on_every_data_plane(tmp_path: Path, enforcer: Enforcer, accept: str, text: str) -> None:
-    check = forbidden(user(), refusal_message="Payroll <lets> you in & out.")
+    authorization = forbidden(user(), refusal_message="Payroll <lets> you in & out.")
     incoming = incoming_from("https://app.example.com/", headers={**NAVIGATION, "accept": accept})
-    page = (await answered(make_options(tmp_path), incoming, check, enforcer)).body.decode()
+    page = (await answered(make_options(tmp_path), incoming, authorization, enforcer)).body.decode()
     assert text in page
     assert "If you need access" not in page
 
@@ -218,9 +223,9 @@ async def test_route_texts_are_on_its_refusals_on_every_data_plane(tmp_path: Pat
 @pytest.mark.parametrize("enforcer", PLANES)
 @pytest.mark.parametrize("kind", refusals_of_every_kind())
 async def test_no_refusal_is_a_dead_end_on_any_plane(tmp_path: Path, kind: str, enforcer: Enforcer, accept: str) -> None:
-    options, check = make_options(tmp_path, support_contact="help@corp.com"), refusals_of_every_kind()[kind]
+    options, authorization = make_options(tmp_path, support_contact="help@corp.com"), refusals_of_every_kind()[kind]
     incoming = incoming_from("https://app.example.com/", headers={**NAVIGATION, "accept": accept})
-    answer = await answered(options, incoming, check, enforcer)
+    answer = await answered(options, incoming, authorization, enforcer)
     assert answer.status in (401, 403, 404, 495), answer.status
     assert next_steps(answer.body.decode())
     assert b"mailto:help@corp.com?subject=" in answer.body

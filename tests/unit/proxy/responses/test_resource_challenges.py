@@ -29,10 +29,10 @@ def checked(identity: Identity | None, *, path: str = "/mcp", **keys: Any) -> Au
     return AuthorizationResult(decide(request(path, host=HOST, method="POST"), identity, table(route), NOW), identity)
 
 
-async def posted(tmp_path: Path, check: AuthorizationResult, **headers: str) -> Answer:
+async def posted(tmp_path: Path, authorization: AuthorizationResult, /, **headers: str) -> Answer:
     incoming = incoming_from(f"https://{HOST}/mcp", method="POST", headers=headers)
     incoming.request = replace(incoming.request, headers=incoming.scope["headers"])
-    return await answered(make_options(tmp_path, policy=ROUTES), incoming, check)
+    return await answered(make_options(tmp_path, policy=ROUTES), incoming, authorization)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ async def test_client_without_a_token_learns_where_to_get_one(tmp_path: Path) ->
 @pytest.mark.parametrize("is_recognized", [False, True])
 async def test_invalid_token(tmp_path: Path, is_recognized: bool) -> None:
     """Whether the deciding process or the proxy notices it."""
-    check = checked(None)
-    check.challenge = 'Bearer realm="gate", error="invalid_token"' if is_recognized else ""
-    answer = await posted(tmp_path, check, **CURL, **TOKEN)
+    authorization = checked(None)
+    authorization.challenge = 'Bearer realm="gate", error="invalid_token"' if is_recognized else ""
+    answer = await posted(tmp_path, authorization, **CURL, **TOKEN)
     assert answer.status == 401
     assert answer.header("www-authenticate") == f'Bearer realm="gate", error="invalid_token", {SCOPE}, {METADATA}'
 
@@ -95,9 +95,9 @@ async def test_browser_is_redirected_to_sign_in(tmp_path: Path) -> None:
 async def test_denied_token(tmp_path: Path, scopes: tuple[str, ...], missing: tuple[str, ...], named: str) -> None:
     """The challenge has the scopes that help and those of the token; without any that help there is none."""
     identity = user(client_id="ticket-agent", scopes=frozenset(scopes))
-    check = checked(identity, allow_any_authenticated_user=False, allowed_users=["boss@corp.com"])
-    check.missing_scopes = missing
-    answer = await posted(tmp_path, check, **CURL, **TOKEN)
+    authorization = checked(identity, allow_any_authenticated_user=False, allowed_users=["boss@corp.com"])
+    authorization.missing_scopes = missing
+    answer = await posted(tmp_path, authorization, **CURL, **TOKEN)
     assert answer.status == 403
     expected = [f'Bearer realm="gate", error="insufficient_scope", scope="{named}", {METADATA}'] if named else []
     assert answer.values("www-authenticate") == expected

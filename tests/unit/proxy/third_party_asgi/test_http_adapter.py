@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from proxy.forwarding.http_forwarding import ABORT
+from proxy.forwarding.http_forwarding import ABORT_MESSAGE
 from proxy.third_party_asgi.http_adapter import serve_http
 from tests.unit.proxy.third_party_asgi.test_strict_scope import HOST, HTTP
 
@@ -71,7 +71,7 @@ async def test_refuses_response_with_invalid_headers(bad: tuple[bytes, bytes]) -
 
 
 async def test_aborted_response_does_not_look_complete() -> None:
-    exchange = await Exchange(START, {**END, "more_body": True}, ABORT, END).run()
+    exchange = await Exchange(START, {**END, "more_body": True}, ABORT_MESSAGE, END).run()
     assert exchange.sent == [START, {**END, "more_body": True}]
 
 

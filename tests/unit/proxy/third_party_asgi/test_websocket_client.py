@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from proxy.forwarding.http_forwarding import ABORT
+from proxy.forwarding.http_forwarding import ABORT_MESSAGE
 from proxy.forwarding.tunnel import TunnelSide
 from proxy.third_party_asgi.websocket_client import DENIAL, MAX_QUEUED_BYTES, AsgiWebsocketClient
 from proxy.websocket.frames import BINARY, CLOSE, PING, PONG, TEXT, FrameMessage, close_frame
@@ -191,7 +191,7 @@ async def test_other_response_denies_the_handshake(scope: Message, status: int) 
 
 
 async def test_missing_or_aborted_response_denies_the_handshake() -> None:
-    for response_headers in (ABORT, None):
+    for response_headers in (ABORT_MESSAGE, None):
         server = Server(**DENIES)
         if response_headers is not None:
             await server.client.send(response_headers)

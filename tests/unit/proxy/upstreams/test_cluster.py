@@ -62,7 +62,7 @@ def test_retry_tries_each_upstream_once_with_its_host():
     selection = ClusterSelection(cluster, b"", fallback_host=b"incoming")
     selection.start()
     request, hosts = request_for(selection), [selection.hostname]
-    while selection.retry_next_member(request):
+    while selection.move_to_next_member(request):
         hosts.append(request.headers[0][1])
         assert request.upstream is selection.upstream
         assert request.headers[1:] == [(b"x", b"1")]
@@ -73,21 +73,21 @@ def test_retry_tries_each_upstream_once_with_its_host():
 def test_ip_address_gets_the_fallback_host():
     selection = ClusterSelection(cluster_of("http://a.internal", "http://10.0.0.1"), b"", fallback_host=b"incoming")
     request = request_for(selection, b"a.internal")
-    assert selection.retry_next_member(request)
+    assert selection.move_to_next_member(request)
     assert request.headers[0] == (b"host", b"incoming")
 
 
 def test_fixed_host_is_preserved_on_retry():
     selection = ClusterSelection(cluster_of(*NAMES), b"")
     request = request_for(selection, b"fixed")
-    assert selection.retry_next_member(request)
+    assert selection.move_to_next_member(request)
     assert request.headers == [(b"host", b"fixed"), (b"x", b"1")]
 
 
 def test_request_is_attempted_at_three_upstreams():
     selection = ClusterSelection(cluster_of(*[f"http://u{number}.internal" for number in range(9)]), b"")
     attempts = 1
-    while selection.retry_next_member(request_for(selection)):
+    while selection.move_to_next_member(request_for(selection)):
         attempts += 1
     assert attempts == 3
 

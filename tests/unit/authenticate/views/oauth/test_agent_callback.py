@@ -55,7 +55,7 @@ async def test_deactivated_user(agent_site: Site, monkeypatch: pytest.MonkeyPatc
 
 
 async def test_sessions_of_an_account_are_bounded(agent_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_service, "MAX_SESSIONS", 2)
+    monkeypatch.setattr(session_service, "MAX_SESSIONS_PER_ACCOUNT", 2)
     for _ in range(3):
         await allow(agent_site, agent_site.browser())
     assert len(await agent_site.sessions()) == 2

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from config.routes.route import Route
-from config.routes.upstreams.upstream_credentials import exposes_credentials, uses_serverless_auth
+from config.routes.upstreams.upstream_credentials import injects_credentials, uses_serverless_auth
 from foundation.errors import ConfigError
 from tests.support.options import make_options
 from tests.unit.config.conftest import Problems
@@ -115,10 +115,10 @@ def test_an_unusable_service_account_is_refused(tmp_path: Path) -> None:
 def test_route_overrides_setting(tmp_path: Path, everywhere: bool, keys: dict[str, Any], is_own: bool) -> None:
     options = make_options(tmp_path, enable_cloud_serverless_authentication=everywhere)
     route = Route.model_validate({key: value for key, value in {**ROUTE, **keys}.items() if value != ()})
-    assert uses_serverless_auth(route, options) is exposes_credentials(route, options) is is_own
+    assert uses_serverless_auth(route, options) is injects_credentials(route, options) is is_own
 
 
 def test_a_cluster_is_not_serverless_but_sees_credentials(tmp_path: Path) -> None:
     options = make_options(tmp_path, enable_cloud_serverless_authentication=True)
     route = Route.model_validate({**ROUTE, "cluster_service_account_token": TOKEN})
-    assert (uses_serverless_auth(route, options), exposes_credentials(route, options)) == (False, True)
+    assert (uses_serverless_auth(route, options), injects_credentials(route, options)) == (False, True)

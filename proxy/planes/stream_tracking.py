@@ -1,4 +1,4 @@
-"""Tracked stream: the context of a forwarded request, which opens its stream and records how it ends."""
+"""Stream tracking: the context manager of a forwarded request, which opens its stream and records how it ends."""
 
 import time
 from types import TracebackType
@@ -11,8 +11,11 @@ from proxy.upstreams.route_statistics import RouteStatistics
 from proxy.verdict import RequestDecision
 
 
-class TrackedStream:
-    """Context of a forwarded request.  It is a class, because a generator's context costs five times as much per request."""
+class StreamTracking:
+    """Context manager that opens the Stream of a forwarded request.
+
+    It is a class, because a generator's context costs five times as much per request.
+    """
 
     __slots__ = ("_decision", "_selection", "_started_at", "_statistics", "_stream", "_streams")
 
@@ -54,7 +57,7 @@ def open_stream(streams: OpenStreams, decision: RequestDecision) -> Stream:
     """Open the stream of a forwarded request.  The caller must close it with `streams.close`."""
     # Because no record is deleted when a token expires, only the clock can end its stream.
     identity, route = decision.authorization.identity, decision.authorization.decision.route
-    is_token = identity is not None and identity.is_bearer
+    is_token = identity is not None and identity.has_oauth_token
     expires_by_time = is_token or (route is not None and route.is_time_dependent)
     return streams.open(
         decision.incoming,
