@@ -10,6 +10,7 @@ from typing import Any
 from django.db import models
 from django.utils import timezone
 
+from databroker.session_kinds import SessionKind
 from foundation.email_address import unambiguous_name
 
 # "<provider>/<subject>"; OpenID Connect allows a subject of 255 characters.
@@ -123,6 +124,11 @@ class Session(ProjectedRecord):
     expires_at = models.DateTimeField(null=True)
     client_address = models.CharField(max_length=64, blank=True)
     user_agent = models.CharField(max_length=512, blank=True)
+    kind = models.CharField(max_length=16, default=SessionKind.BROWSER, choices=[(kind.value, kind.value) for kind in SessionKind])
+    # Of an OAuth client.
+    client_id = models.CharField("OAuth client", max_length=512, blank=True, default="")
+    resource = models.CharField("MCP server", max_length=1024, blank=True, default="")
+    scopes = models.TextField(blank=True, default="")
     # In no record, because a change on each request would flood the change stream.
     last_seen_at = models.DateTimeField("last seen", null=True, blank=True)
     last_host = models.CharField(max_length=255, blank=True)

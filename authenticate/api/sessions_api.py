@@ -1,5 +1,7 @@
 """API of sessions: list them, read one, and end one or all of a user."""
 
+from typing import Literal
+
 from asgiref.sync import sync_to_async
 from django.db.models import Q
 from django.utils import timezone
@@ -16,6 +18,7 @@ from databroker.audit_log import AuditAction, name_in_claims
 from databroker.end_sessions import end_sessions, end_sessions_for_user, live_linked_session_ids
 from databroker.models import Session, User
 from databroker.records import SESSION, Record
+from databroker.session_kinds import SessionClient, SessionKind
 
 LIST_NAME = "sessions"
 ID = r"[A-Za-z0-9_-]{1,128}"
@@ -23,7 +26,12 @@ ID = r"[A-Za-z0-9_-]{1,128}"
 
 class SessionQuery(PageQuery):
     user_id: PlainText | None = Field(None, description="Only of this user: `provider/subject`.")
-    q: PlainText | None = Field(None, description="Words of a user or route, the start of an address, or a complete id; all must match.")
+    kind: Literal["browser", "agent"] | None = Field(None, description="Only of browsers, or of OAuth clients.")
+    client_id: PlainText | None = Field(None, description="Only of this OAuth client.")
+    resource: PlainText | None = Field(None, description="Only for this MCP server: its URI.")
+    q: PlainText | None = Field(
+        None, description="Words of a user, route, OAuth client or MCP server, the start of an address, or a complete id; all must match."
+    )
 
 
 class EndSessionsRequest(RequestModel):
@@ -31,10 +39,17 @@ class EndSessionsRequest(RequestModel):
 
 
 class SessionResource(ResponseModel):
-    """A signed-in browser.  `last_seen_at` is updated with a delay of some seconds."""
+    """A signed-in browser, or an OAuth client that acts for a user.  `last_seen_at` is updated with a delay of some seconds.
+
+    `client_id`, `resource` and `scopes` are those of an OAuth client.
+    """
 
     id: str
     user_id: str
+    kind: Literal["browser", "agent"]
+    client_id: str
+    resource: str
+    scopes: list[str]
     started_at: Timestamp
     expires_at: Timestamp
     client_address: str
@@ -64,8 +79,8 @@ async def list_sessions(call: ApiCall) -> SessionList:
 
 def _page(query: SessionQuery, after: tuple[str, ...] | None) -> list[Session]:
     rows = Session.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()))
-    if query.user_id is not None:
-        rows = rows.filter(user_id=query.user_id)
+    exact = {name: value for name in ("user_id", "kind", "client_id", "resource") if (value := getattr(query, name)) is not None}
+    rows = rows.filter(**exact)
     if after is not None:
         rows = rows.filter(pk__gt=after[0])
     matches = row_search.sessions(rows, query.q) if query.q is not None else rows
@@ -76,6 +91,10 @@ def _from_row(row: Session) -> SessionResource:
     return SessionResource(
         id=row.pk,
         user_id=row.user_id or "",
+        kind=SessionKind(row.kind).value,
+        client_id=row.client_id,
+        resource=row.resource,
+        scopes=row.scopes.split(),
         started_at=to_rfc3339(row.started_at),
         expires_at=to_rfc3339(row.expires_at),
         client_address=row.client_address,
@@ -92,10 +111,14 @@ async def get_session(call: ApiCall) -> SessionResource:
     if record is None:
         raise not_found("session")
     row = await Session.objects.filter(pk=call.id).afirst()
-    data = record.data
+    data, client = record.data, SessionClient.from_data(record.data)
     return SessionResource(
         id=record.id,
         user_id=str(data.get("user_id") or ""),
+        kind=client.kind.value,
+        client_id=client.client_id,
+        resource=client.resource,
+        scopes=list(client.scopes),
         started_at=to_rfc3339(data.get("issued_at")),
         expires_at=to_rfc3339(data.get("expires_at")),
         client_address=str(data.get("client_address") or ""),

@@ -34,12 +34,13 @@ class ContainsIgnoringCase(IContains):
 
 
 def sessions(rows: QuerySet, text: str) -> QuerySet:
-    """Filter sessions by user, host, start of the client address, or exact id."""
+    """Filter sessions by user, host, OAuth client, MCP server, start of the client address, or exact id."""
 
     def matches_term(term: str) -> Q:
         people = User.objects.filter(_matching_users(term)).values("pk")
         itself = Q(pk=term) | Q(user__id__holds=term) | Q(client_address__startswith=term.lower()) | Q(last_host__holds=term)
-        return itself | Q(user_id__in=people)
+        agent = Q(client_id__holds=term) | Q(resource__holds=term)
+        return itself | agent | Q(user_id__in=people)
 
     return _match_all(rows, [matches_term(term) for term in _split_terms(text)])
 

@@ -51,10 +51,11 @@ class EndSessionsAdmin(ReadOnlyAdmin):
 class SessionAdmin(EndSessionsAdmin):
     """Admin page of sessions."""
 
-    list_display = ["user_name", "started", "expires", "seen", "last_host", "client_address", "browser"]
+    list_display = ["user_name", "kind", "started", "expires", "seen", "last_host", "client_address", "client"]
     list_display_links = ["user_name"]
+    list_filter = ["kind"]
     search_fields = ["id"]  # what is searched says `get_search_results`
-    search_help_text = "User, route, start of a client address, or session id"
+    search_help_text = "User, route, OAuth client, MCP server, start of a client address, or session id"
     ordering = ["-started_at", "id"]
     fields = [
         "id",
@@ -65,6 +66,10 @@ class SessionAdmin(EndSessionsAdmin):
         "last_host",
         "client_address",
         "user_agent",
+        "kind",
+        "client_id",
+        "resource",
+        "scopes",
         "in_the_store",
         "claims",
     ]
@@ -106,9 +111,11 @@ class SessionAdmin(EndSessionsAdmin):
         user = session_user(session)
         return self.row_link(user) if user else (session.user_id or "")
 
-    @admin.display(description="user agent", ordering="user_agent")
-    def browser(self, session: Session) -> str:
-        return session.user_agent if len(session.user_agent) <= 32 else f"{session.user_agent[:32]}…"
+    @admin.display(description="client", ordering="client_id")
+    def client(self, session: Session) -> str:
+        """Return the OAuth client, or the user agent of a browser."""
+        name = session.client_id or session.user_agent
+        return name if len(name) <= 32 else f"{name[:32]}…"
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return self.has_view_permission(request, obj)

@@ -12,6 +12,7 @@ from config.issuers import applies_to_issuer
 from databroker.claims import ProviderClaims
 from databroker.models import MAX_ID_LENGTH, DirectoryRun, Group, Membership, ServiceAccount, Session, User
 from databroker.records import Record, issuer_in
+from databroker.session_kinds import SessionClient
 from foundation.email_address import canonical_email, display_name
 from foundation.errors import BrokerError
 
@@ -47,7 +48,7 @@ class RowBatch:
 
 
 def add_session(rows: RowBatch, id: str, session: Record) -> None:
-    data = session.data
+    data, client = session.data, SessionClient.from_data(session.data)
     row = Session(
         id=id,
         user_id=_text(data, "user_id", MAX_ID_LENGTH) or None,
@@ -55,6 +56,10 @@ def add_session(rows: RowBatch, id: str, session: Record) -> None:
         expires_at=to_datetime(data.get("expires_at")),
         client_address=_text(data, "client_address", 64),
         user_agent=_text(data, "user_agent", 512),
+        kind=client.kind.value,
+        client_id=sanitize_text(client.client_id)[:512],
+        resource=sanitize_text(client.resource)[:1024],
+        scopes=sanitize_text(" ".join(client.scopes)),
     )
     return rows.upserts.append(row)
 

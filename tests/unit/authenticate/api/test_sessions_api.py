@@ -12,6 +12,7 @@ from databroker.records import SESSION
 from foundation.errors import BrokerError
 from tests.support.api_site import ApiSite
 from tests.support.database import in_database, row
+from tests.support.signed_in import put_session
 
 LATER = datetime.now(UTC) + timedelta(days=1)
 
@@ -56,6 +57,32 @@ async def test_sessions_are_found_as_in_the_admin(api: ApiSite) -> None:
     assert await pages(api, "&q=bob@example") == [["2"]]
     assert await pages(api, "&q=198.51.100") == [["2"]]
     assert await pages(api, "&user_id=oidc/alice&q=bob") == [[]]
+
+
+async def test_sessions_of_agents(api: ApiSite) -> None:
+    agent = {"client_id": "build-agent", "client_name": "Build", "resource": "https://mcp.example.com/mcp", "scopes": ["read", "write"]}
+    columns = {"kind": "agent", "client_id": "build-agent", "resource": agent["resource"], "scopes": "read write"}
+    await in_database(lambda: [known("1"), known("2", **columns), known("3", **{**columns, "client_id": "https://claude.ai/x"})])
+    await put_session(api.site.broker, "2", {"user_id": "oidc/alice", "agent": agent})
+    for query, found in (
+        ("&kind=agent", ["2", "3"]),
+        ("&kind=browser", ["1"]),
+        ("&client_id=build-agent", ["2"]),
+        ("&client_id=https://claude.ai/x&kind=agent", ["3"]),
+        ("&resource=https://mcp.example.com/mcp", ["2", "3"]),
+        ("&resource=https://mcp.example.com", []),
+        ("&q=claude", ["3"]),
+    ):
+        assert await pages(api, query) == [found], query
+    (listed,) = (await api.done("GET", "sessions?client_id=build-agent"))["items"]
+    read = await api.done("GET", "sessions/2")
+    expected = {**agent, "kind": "agent"}
+    del expected["client_name"]
+    assert expected.items() <= listed.items()
+    assert expected.items() <= read.items()
+    browser = (await api.done("GET", "sessions?kind=browser"))["items"][0]
+    assert (browser["kind"], browser["client_id"], browser["resource"], browser["scopes"]) == ("browser", "", "", [])
+    await api.problem(400, "GET", "sessions?kind=robot")
 
 
 async def test_session_is_read_from_the_store(api: ApiSite) -> None:

@@ -18,12 +18,15 @@ def people(database: None) -> None:
     row(Session, id="s2", user_id="oidc/bob", client_address="192.0.2.22", last_host="wiki.a.org")
     row(Session, id="s3", user_id="oidc/gone")
     row(Session, id="s4")
+    row(Session, id="s5", kind="agent", client_id="https://claude.ai/client.json", resource="https://tools.a.org/mcp")
 
 
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("", ["s1", "s2", "s3", "s4"]),
+        ("", ["s1", "s2", "s3", "s4", "s5"]),
+        ("Claude.AI", ["s5"]),
+        ("tools.a.org", ["s5"]),
         ("ALICE@", ["s1"]),
         ("adams", ["s1", "s2"]),
         ("adams app.", ["s1"]),

@@ -59,6 +59,22 @@ def people(store: MemoryStore) -> None:
     Session.rows.filter(pk="s1").update(last_seen_at=SEEN, last_host="app.a.org:8443")
 
 
+def test_sessions_of_agents_are_filtered_displayed_and_ended(pages, people, store):
+    agent = {"client_id": "https://claude.ai/oauth/client.json", "resource": "https://tools.a.org/mcp", "scopes": "tools:read"}
+    row(Session, id="s5", user_id="oidc/alice", kind="agent", started_at=NOON, expires_at=NOON, last_seen_at=SEEN, **agent)
+    async_to_sync(put_session)(store, "s5", {"user_id": "oidc/alice"})
+    for query, count in (
+        ({"kind__exact": "agent"}, "1 session"),
+        ({"kind__exact": "browser"}, "4 sessions"),
+        ({"q": "claude"}, "1 session"),
+    ):
+        assert count in visible_text(pages.get("databroker/session/", **query))
+    assert all(text in visible_text(pages.get("databroker/session/")) for text in ("agent", "https://claude.ai/oauth/client.j", "13:30"))
+    assert all(text in visible_text(pages.get("databroker/session/s5/change/")) for text in agent.values())
+    assert "1 session ended." in visible_text(pages.post("databroker/session/", action="end_sessions", _selected_action=["s5"]))
+    assert async_to_sync(store.get)(SESSION, "s5") is None
+
+
 @pytest.mark.parametrize("page", ["", "databroker/", *LISTS])
 def test_every_page_renders_when_there_is_nothing(pages, page):
     assert pages.get(page).status_code == 200

@@ -23,7 +23,7 @@ from databroker.projection.rows import (
     write,
     write_last_seen,
 )
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, USER, Record
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
 from foundation.errors import BrokerError
 from tests.support.database import row
 from tests.support.options import make_options
@@ -238,6 +238,20 @@ def test_group_row_is_repaired_by_next_write():
     row(Group, id="nobody's", from_claim=True, in_directory=False)
     assert ids_after(Group, "", 10) == ["nobody's"]
     assert wrote(group("nobody's", None)) == [("g", "", False, True)]
+
+
+@pytest.mark.usefixtures("database")
+def test_session_of_an_agent_has_its_client():
+    agent = {"client_id": "build-agent", "resource": "https://mcp.example.com", "scopes": ["read", "write"]}
+    rows = RowBatch()
+    for id, data in (("s1", {"agent": agent}), ("s2", {}), ("s3", {"agent": {"client_id": "a" * 600}})):
+        add_session(rows, id, Record(SESSION, id, {"user_id": "oidc/1", **data}, 1, 0.0))
+    write(rows)
+    assert list(Session.objects.order_by("pk").values_list("kind", "client_id", "resource", "scopes")) == [
+        ("agent", "build-agent", "https://mcp.example.com", "read write"),
+        ("browser", "", "", ""),
+        ("agent", "a" * 512, "", ""),
+    ]
 
 
 @pytest.mark.usefixtures("database")
