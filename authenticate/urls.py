@@ -13,8 +13,9 @@ from authenticate.views.access_page import access
 from authenticate.views.api_endpoint import api
 from authenticate.views.callback import callback
 from authenticate.views.oauth.authorize import authorize
+from authenticate.views.oauth.device_page import device
 from authenticate.views.oauth.registration_endpoint import register
-from authenticate.views.oauth.token_endpoint import metadata, revoke, token
+from authenticate.views.oauth.token_endpoint import device_authorization, metadata, revoke, token
 from authenticate.views.portal_pages import CHANGE, ICONS, change_portal, icon, portal, portal_json, why
 from authenticate.views.profile_refresh import refresh
 from authenticate.views.programmatic_consent import programmatic_consent
@@ -60,6 +61,8 @@ urlpatterns = [
     path(server_metadata.TOKEN_PATH[1:], token),
     path(server_metadata.REVOKE_PATH[1:], revoke),
     path(server_metadata.REGISTER_PATH[1:], register),
+    path(server_metadata.DEVICE_AUTHORIZATION_PATH[1:], device_authorization),
+    path(server_metadata.DEVICE_PATH[1:], device),
     path(server_metadata.WELL_KNOWN[1:], metadata),
     path(".well-known/gate/jwks.json", jwks),
     path(".well-known/gate/", client_metadata),

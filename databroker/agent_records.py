@@ -20,7 +20,10 @@ class AccessToken:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationCode:
-    """Authorization code (RFC 6749 4.1.2), without its secret.  It stays in the record, so that its second use is noticed."""
+    """Authorization code (RFC 6749 4.1.2), without its secret.  It stays in the record, so that its second use is noticed.
+
+    That of a device (RFC 8628) has no redirect URI and no challenge.
+    """
 
     hash: str = field(repr=False)
     expires_at: float

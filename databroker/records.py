@@ -33,6 +33,7 @@ ACCESS_REQUEST = "access_request"
 TOKEN_REFRESH_REQUEST = "token_refresh_request"  # noqa: S105
 CONSENT = "consent"
 OAUTH_CLIENT = "oauth_client"
+DEVICE_AUTHORIZATION = "device_authorization"
 
 RECORD_TYPES = (
     SESSION,
@@ -56,6 +57,7 @@ RECORD_TYPES = (
     TOKEN_REFRESH_REQUEST,
     CONSENT,
     OAUTH_CLIENT,
+    DEVICE_AUTHORIZATION,
 )
 
 

@@ -1,9 +1,10 @@
-"""Client networks, the unit of limits per client, and a concurrency limit that uses them."""
+"""Client networks, the unit of limits per client, and limits that use them: on concurrency, and on events in a period."""
 
 from collections import Counter
+from collections.abc import Callable
 from ipaddress import ip_network
 
-from foundation.bounded_cache import bounded_lru_cache
+from foundation.bounded_cache import MIB, BoundedCache, bounded_lru_cache
 from foundation.values import parse_ip
 
 
@@ -40,3 +41,29 @@ class ConcurrencyLimit:
 
     def release(self, network: str) -> None:
         self._acquired -= Counter((network,))
+
+
+class RateLimit:
+    """Limit on events per key, a network or a user, in the last `period` seconds of this process."""
+
+    def __init__(self, maximum: int, period: float, clock: Callable[[], float]):
+        self._maximum, self._period, self._clock = maximum, period, clock
+        self._recent: BoundedCache[str, tuple[float, ...]] = BoundedCache(10_000, 8 * MIB)
+
+    def allows(self, key: str) -> bool:
+        return len(self._recorded(key)) < self._maximum
+
+    def record(self, key: str) -> None:
+        recorded = self._recorded(key)
+        self._recent.put(key, (*recorded, self._clock()), len(key) + 32 * len(recorded) + 100)
+
+    def acquire(self, key: str) -> bool:
+        """Record an event if the limit allows it."""
+        if not self.allows(key):
+            return False
+        self.record(key)
+        return True
+
+    def _recorded(self, key: str) -> tuple[float, ...]:
+        now = self._clock()
+        return tuple(each for each in self._recent.get(key) or () if each > now - self._period)

@@ -111,6 +111,7 @@ class GateAuthorizationServer(AuthorizationServer):
         code: str = "",
     ):
         super().__init__()
+        self.issuer = issuer
         self.resources, self.refresh_tokens, self.now = resources, refresh_tokens, now
         self.client, self.session, self.code = client, session, code
         self.issued: AgentAuthorization | None = None
@@ -172,6 +173,11 @@ class GateAuthorizationServer(AuthorizationServer):
         )
         tokens = {"access_token": access.token, "token_type": "Bearer", "expires_in": expires_in, "refresh_token": refresh.token}
         return {**tokens, "scope": scope} if scope else tokens
+
+    def mark_code_redeemed(self) -> None:
+        """Mark the code in `issued` as redeemed."""
+        if self.issued is not None and self.issued.code is not None:
+            self.issued = replace(self.issued, code=replace(self.issued.code, redeemed_at=self.now))
 
     def save_token(self, token: dict[str, Any], request: OAuthRequest) -> None:
         """Do nothing: token_service.py writes `issued`."""
@@ -270,11 +276,10 @@ class _CodeGrant(grants.AuthorizationCodeGrant):
 
     def delete_authorization_code(self, authorization_code: _IssuedCode) -> None:
         """Mark the code as redeemed.  It stays in the record, so that its second use is noticed."""
-        issued = self.server.issued
-        self.server.issued = replace(issued, code=replace(issued.code, redeemed_at=self.server.now))
+        self.server.mark_code_redeemed()
 
     def authenticate_user(self, authorization_code: _IssuedCode) -> SessionRecord | None:
-        _require_same_resource(self.server, self.request, is_required=True)
+        require_same_resource(self.server, self.request, is_required=True)
         return self.server.session
 
 
@@ -293,7 +298,7 @@ class _RefreshGrant(grants.RefreshTokenGrant):
             return None
         if int(agent.expires_at - self.server.now) < 1:
             return None
-        _require_same_resource(self.server, self.request, is_required=False)
+        require_same_resource(self.server, self.request, is_required=False)
         return _IssuedToken(agent)
 
     def authenticate_user(self, refresh_token: _IssuedToken) -> SessionRecord | None:
@@ -333,7 +338,7 @@ def token_session_id(params: Mapping[str, str]) -> str:
     return next(filter(None, (parse_session_id(kind, params.get(name, "")) for name, kind in named)), "")
 
 
-def _require_same_resource(server: GateAuthorizationServer, request: OAuthRequest, *, is_required: bool) -> None:
+def require_same_resource(server: GateAuthorizationServer, request: OAuthRequest, *, is_required: bool) -> None:
     """Raise InvalidTargetError unless the request names the resource that the user consented to, which must still be configured."""
     named = request.payload.data.get("resource", "")
     agent = server.agent

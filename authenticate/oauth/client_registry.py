@@ -55,4 +55,5 @@ class OAuthClients:
 
 def _from_entry(entry: OAuthClientEntry) -> OAuthClient:
     lifetime = entry.agent_session_expire.total_seconds() if entry.agent_session_expire is not None else None
-    return OAuthClient(entry.id, entry.name, entry.redirect_uris, Registration.CONFIGURED, entry.secret, lifetime)
+    allows_devices = entry.device_authorization
+    return OAuthClient(entry.id, entry.name, entry.redirect_uris, Registration.CONFIGURED, entry.secret, lifetime, allows_devices)

@@ -17,8 +17,7 @@ from config.options import Options
 from config.settings.oauth_settings import MAX_REDIRECT_URIS
 from databroker.broker_client import BrokerClient
 from databroker.records import OAUTH_CLIENT
-from foundation.bounded_cache import MIB, BoundedCache
-from foundation.client_network import client_network
+from foundation.client_network import RateLimit, client_network
 from foundation.oauth_redirect_uris import parse_redirect_uri
 from foundation.web.plain_text import is_sanitized
 
@@ -45,13 +44,14 @@ class DynamicRegistration:
         self.is_enabled = options.oauth_dynamic_registration
         self._broker = broker
         self._clock = clock
-        self._recent: BoundedCache[str, tuple[float, ...]] = BoundedCache(10_000, 8 * MIB)
+        self._limit = RateLimit(MAX_PER_NETWORK, PERIOD, clock)
 
     # enforcement-point: Authorization server: Dynamic client registration
     async def register(self, body: bytes, client_address: str) -> dict[str, Any]:
         """Register a public client, whatever its metadata requests, and return its metadata.  Raises RegistrationRefused."""
         client = _parse(body, self._clock())
-        self._limit(client_network(client_address))
+        if not self._limit.acquire(client_network(client_address)):
+            raise RegistrationRefused(429, "temporarily_unavailable", "Too many registrations. Try again in an hour.")
         if len(await self._broker.page(OAUTH_CLIENT, "", MAX_CLIENTS)) >= MAX_CLIENTS:
             log.warning("client registration refused: limit", maximum=MAX_CLIENTS)
             raise RegistrationRefused(503, "temporarily_unavailable", "Too many clients are registered.")
@@ -82,13 +82,6 @@ class DynamicRegistration:
         """Retain a client that a user has allowed."""
         if client.registration is Registration.DYNAMIC and (record := await self._broker.get(OAUTH_CLIENT, client.client_id)) is not None:
             await self._broker.put(OAUTH_CLIENT, client.client_id, record.data, expires=self._clock() + USED_LIFETIME)
-
-    def _limit(self, network: str) -> None:
-        now = self._clock()
-        recent = tuple(each for each in self._recent.get(network) or () if each > now - PERIOD)
-        if len(recent) >= MAX_PER_NETWORK:
-            raise RegistrationRefused(429, "temporarily_unavailable", "Too many registrations. Try again in an hour.")
-        self._recent.put(network, (*recent, now), len(network) + 8 * len(recent) + 100)
 
 
 def _parse(body: bytes, now: float) -> RegisteredClient:

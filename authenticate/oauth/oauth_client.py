@@ -13,6 +13,7 @@ from foundation.oauth_redirect_uris import matches_registered_uri
 from foundation.values import SecretText
 
 AUTHORIZATION_CODE, REFRESH_TOKEN = "authorization_code", "refresh_token"
+DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
 NO_AUTHENTICATION = "none"
 SECRET_METHODS = ("client_secret_basic", "client_secret_post")
 # Clients of OpenID Connect request `offline_access` to get a refresh token.  gate issues one to every client.
@@ -37,6 +38,7 @@ class OAuthClient(ClientMixin):
     registration: Registration
     secret: SecretText | None = field(default=None, repr=False)
     session_seconds: float | None = None
+    allows_devices: bool = False  # RFC 8628
     resource: ProtectedResource | None = None
 
     @property
@@ -88,4 +90,4 @@ class OAuthClient(ClientMixin):
         return response_type == "code"
 
     def check_grant_type(self, grant_type: str) -> bool:
-        return grant_type in (AUTHORIZATION_CODE, REFRESH_TOKEN)
+        return grant_type in (AUTHORIZATION_CODE, REFRESH_TOKEN) or (grant_type == DEVICE_CODE and self.allows_devices)

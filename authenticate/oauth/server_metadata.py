@@ -3,13 +3,15 @@
 from typing import Any
 
 from authenticate.oauth.authorization_server import AUTHENTICATION_METHODS
-from authenticate.oauth.oauth_client import AUTHORIZATION_CODE, REFRESH_TOKEN
+from authenticate.oauth.oauth_client import AUTHORIZATION_CODE, DEVICE_CODE, REFRESH_TOKEN
 
 WELL_KNOWN = "/.well-known/oauth-authorization-server"
 AUTHORIZE_PATH = "/.gate/oauth/authorize"
 TOKEN_PATH = "/.gate/oauth/token"  # noqa: S105 - a path
 REVOKE_PATH = "/.gate/oauth/revoke"
 REGISTER_PATH = "/.gate/oauth/register"
+DEVICE_AUTHORIZATION_PATH = "/.gate/oauth/device_authorization"
+DEVICE_PATH = "/.gate/device"  # short, because users type it
 
 
 def server_metadata(issuer: str, *, accepts_documents: bool, has_registration: bool = False) -> dict[str, Any]:
@@ -22,9 +24,10 @@ def server_metadata(issuer: str, *, accepts_documents: bool, has_registration: b
         "authorization_endpoint": issuer + AUTHORIZE_PATH,
         "token_endpoint": issuer + TOKEN_PATH,
         "revocation_endpoint": issuer + REVOKE_PATH,
+        "device_authorization_endpoint": issuer + DEVICE_AUTHORIZATION_PATH,
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
-        "grant_types_supported": [AUTHORIZATION_CODE, REFRESH_TOKEN],
+        "grant_types_supported": [AUTHORIZATION_CODE, REFRESH_TOKEN, DEVICE_CODE],
         "code_challenge_methods_supported": ["S256"],
         "token_endpoint_auth_methods_supported": AUTHENTICATION_METHODS,
         "revocation_endpoint_auth_methods_supported": AUTHENTICATION_METHODS,

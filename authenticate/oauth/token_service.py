@@ -10,13 +10,16 @@ from authlib.oauth2.rfc6749.util import extract_basic_authorization
 from authenticate.oauth.authorization_server import (
     CODE_SECONDS,
     REVOCATION,
-    GateAuthorizationServer,
     OAuthRequest,
     OAuthResponse,
+    TemporarilyUnavailableError,
     token_session_id,
 )
 from authenticate.oauth.client_registry import OAuthClients
-from authenticate.oauth.oauth_client import OAuthClient
+from authenticate.oauth.device_authorizations import DeviceAuthorizations, StoredDevice, TooManyDevices
+from authenticate.oauth.device_grant import DEVICE_ENDPOINT, DeviceAuthorizationServer
+from authenticate.oauth.oauth_client import DEVICE_CODE, OAuthClient
+from authenticate.oauth.oauth_records import DeviceAuthorization
 from authorize.protected_resources import ProtectedResource, ProtectedResources
 from config.options import Options
 from databroker.agent_records import AgentAuthorization, AuthorizationCode
@@ -26,6 +29,7 @@ from databroker.records import SESSION, Record, SessionRecord
 from databroker.session_reader import SessionReader
 from databroker.store.base import VersionConflict
 from foundation.crypto.agent_token import AgentTokenKind, RefreshTokens, new_token
+from foundation.crypto.device_codes import NewDeviceCodes
 from foundation.errors import BrokerError
 
 MAX_USER_AGENT = 256
@@ -70,6 +74,7 @@ class TokenService:
         self.issuer = options.authenticate_service_url.origin
         self.resources = ProtectedResources(options.policy)
         self.clients = OAuthClients(options, broker, clock)
+        self.devices = DeviceAuthorizations(options, broker, clock)
         self._broker = broker
         self._clock = clock
         self._reader = SessionReader(options)
@@ -122,6 +127,33 @@ class TokenService:
             code=AuthorizationCode(code.hash, now + CODE_SECONDS, requested.redirect_uri, params["code_challenge"]),
         )
 
+    def new_device_session(self, device: DeviceAuthorization, client: OAuthClient) -> AgentAuthorization:
+        """Return the authorization of the session that the approval of a device creates.  Its code is the device code."""
+        return AgentAuthorization(
+            client_id=device.client_id,
+            client_name=client.name,
+            resource=device.resource,
+            scopes=device.scopes,
+            authorized_at=self._clock(),
+            lifetime_seconds=client.session_seconds or self._lifetime,
+            code=AuthorizationCode(device.device_code_hash, device.expires_at, "", ""),
+        )
+
+    async def start_device(self, params: Mapping[str, str], headers: Mapping[str, str], client_address: str) -> OAuthResponse:
+        """Answer a device authorization request (RFC 8628 3.1)."""
+        codes = self.devices.codes.new()
+        client = self.clients.find_for_session(_client_id(params, headers), None)
+        server = self._server(client, new_codes=codes, client_address=client_address)
+        response: OAuthResponse = server.create_endpoint_response(DEVICE_ENDPOINT, OAuthRequest("POST", params, headers))
+        if server.started is not None:
+            try:
+                await self.devices.create(codes, server.started)
+            except TooManyDevices as error:
+                raise TemporarilyUnavailableError("Too many devices are waiting. Try again in a few minutes.") from error
+            facts = {"client_id": server.started.client_id, "resource": server.started.resource}
+            log.info("device authorization requested", **facts, client_address=client_address)
+        return response
+
     async def token(self, params: Mapping[str, str], headers: Mapping[str, str], client_address: str) -> TokenResult:
         """Respond to a token request."""
         return await self._run(params, headers, client_address, is_revocation=False)
@@ -132,15 +164,18 @@ class TokenService:
 
     async def _run(self, params: Mapping[str, str], headers: Mapping[str, str], client_address: str, *, is_revocation: bool) -> TokenResult:
         request = OAuthRequest("POST", params, headers)
-        client_id = params.get("client_id") or extract_basic_authorization(headers)[0] or ""
-        session_id = token_session_id(params)
+        client_id, is_device = _client_id(params, headers), params.get("grant_type") == DEVICE_CODE and not is_revocation
         for _ in range(MAX_ATTEMPTS):
+            device = await self.devices.find_by_device_code(params.get("device_code", "")) if is_device else None
+            session_id = device.authorization.session_id if device is not None else token_session_id(params)
             record = await self._broker.get(SESSION, session_id) if session_id else None
             session = self._live_agent_session(record)
-            server = self._server(self.clients.find_for_session(client_id, session), session)
+            server = self._server(self.clients.find_for_session(client_id, session), session, device=device)
             response = server.create_endpoint_response(REVOCATION, request) if is_revocation else server.create_token_response(request)
             if session is not None and (server.reused or server.is_revoked):
                 return await self._end(session, response, server.reused)
+            if device is not None and server.polled is not None and not await self.devices.save(device, server.polled):
+                continue
             if server.issued is None or record is None or session is None:
                 return TokenResult(response)
             renewed = replace(
@@ -179,8 +214,32 @@ class TokenService:
             log.info("agent revoked", client_id=client_id, session_id=session.id, user_id=session.user_id)
         return TokenResult(response, session)
 
-    def _server(self, client: OAuthClient | None, session: SessionRecord | None = None, *, code: str = "") -> GateAuthorizationServer:
-        return GateAuthorizationServer(self.issuer, self.resources, self._refresh_tokens, self._clock(), client, session, code)
+    def _server(
+        self,
+        client: OAuthClient | None,
+        session: SessionRecord | None = None,
+        *,
+        code: str = "",
+        device: StoredDevice | None = None,
+        new_codes: NewDeviceCodes | None = None,
+        client_address: str = "",
+    ) -> DeviceAuthorizationServer:
+        return DeviceAuthorizationServer(
+            self.issuer,
+            self.resources,
+            self._refresh_tokens,
+            self._clock(),
+            client,
+            session,
+            code,
+            device=device.authorization if device is not None else None,
+            new_codes=new_codes,
+            client_address=client_address,
+        )
+
+
+def _client_id(params: Mapping[str, str], headers: Mapping[str, str]) -> str:
+    return params.get("client_id") or extract_basic_authorization(headers)[0] or ""
 
 
 def _authorization_request(params: Mapping[str, str]) -> OAuthRequest:

@@ -63,16 +63,24 @@ def _domains(value: Any) -> tuple[str, ...]:
 _SECRET: JsonSchema = {"type": "string", "minLength": MIN_SECRET_LENGTH}
 
 
+def _check_redirect_uris(client: "OAuthClientEntry") -> Iterator[Finding]:
+    if not client.redirect_uris and not client.device_authorization:
+        yield ("redirect_uris",), "is required, unless `device_authorization: true`"
+
+
 class OAuthClientEntry(Settings):
     """An entry of `oauth_clients`."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (_check_redirect_uris,)
 
     id: Annotated[str, FieldType("string", _client_id, {"type": "string", "pattern": f"^{_CLIENT_ID.pattern}$"})] = Field(
         description="The client's `client_id`.", examples=["build-agent"]
     )
     name: Text = Field(description="Name of the client on the consent page.", examples=["Build agent"])
     redirect_uris: Annotated[tuple[str, ...], FieldType("list of URL", _redirect_uris, LIST)] = Field(
+        (),
         description="URLs to which users return with an authorization code, compared exactly: https, or http to this "
-        "machine, where any port matches.",
+        "machine, where any port matches. Required unless the client uses `device_authorization`.",
         examples=[["http://127.0.0.1/callback"]],
     )
     secret_file: File | None = Field(None, description="File form of `secret`.", examples=["build-agent-secret"])
@@ -84,6 +92,12 @@ class OAuthClientEntry(Settings):
         description="Client secret, at least 32 characters.",
         examples=["PUT-A-RANDOM-SECRET-OF-32-CHARACTERS-HERE"],
         json_schema_extra={"when_unset": "a public client, which proves itself with PKCE only"},
+    )
+    device_authorization: Bool = Field(
+        False,
+        description="Lets the client request device authorization (RFC 8628): the user enters a code on another device. Attackers can "
+        "send such codes to users, so enable it only for clients without a browser.",
+        examples=[True],
     )
     agent_session_expire: PositiveDuration | None = Field(
         None, description="As the setting, for this client.", examples=["720h"], json_schema_extra={"when_unset": "as the setting"}

@@ -3,8 +3,9 @@
     gate_at_<session id>.<43 random characters>                            access token
     gate_rt_<session id>.<43 random characters>.<22 characters of a MAC>   refresh token
     gate_ac_<session id>.<43 random characters>                            authorization code
+    gate_dc_<record id>.<43 random characters>                             device code
 
-The session id makes a check one look-up. Records have hashes only. The MAC proves that gate issued a refresh token that is no longer
+The id makes a check one look-up. Records have hashes only. The MAC proves that gate issued a refresh token that is no longer
 current, so that its reuse is noticed however long ago it was replaced (RFC 9700 4.14.2).
 """
 
@@ -28,6 +29,7 @@ class AgentTokenKind(StrEnum):
     ACCESS = "gate_at_"
     REFRESH = "gate_rt_"
     CODE = "gate_ac_"
+    DEVICE_CODE = "gate_dc_"
 
 
 ACCESS_TOKEN_PREFIX = AgentTokenKind.ACCESS.value
@@ -49,13 +51,13 @@ class NewToken:
 
 
 def new_token(kind: AgentTokenKind, session_id: str) -> NewToken:
-    """Return a new access token or authorization code of a session."""
+    """Return a new access token or authorization code of a session, or a device code of a record."""
     token = f"{kind.value}{session_id}.{to_text(secrets.token_bytes(SECRET_BYTES))}"
     return NewToken(token, hash_token(token))
 
 
 def parse_session_id(kind: AgentTokenKind, token: str) -> str:
-    """Return the session id in a token of this kind, or "" if it is malformed. Its secret is not checked: see `matches_hash`."""
+    """Return the session or record id in a token of this kind, or "" if it is malformed. Its secret is not checked: see `matches_hash`."""
     match = _PATTERNS[kind].fullmatch(token)
     return match[1] if match is not None else ""
 

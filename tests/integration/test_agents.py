@@ -24,6 +24,8 @@ from tests.support.upstream import SampleUpstream
 
 TOOLS, OTHER, ECHO, SCOPED = "tools.localhost", "other.localhost", "echo.localhost", "scoped.localhost"
 CLIENT: dict[str, Any] = {"id": "ticket-agent", "name": "Ticket agent", "redirect_uris": ["http://127.0.0.1/callback"]}
+DEVICE = {"id": "build-box", "name": "Build box", "device_authorization": True}
+DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 PARAMS = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": PARAMS}
@@ -56,7 +58,7 @@ def gate(
         .route(OTHER, to=server.url, mcp={"path": "/mcp"}, allow_any_authenticated_user=True)
         .route(ECHO, to=upstream.url, mcp={}, allow_any_authenticated_user=True, pass_identity_headers=True)
         .route(SCOPED, to=server.url, mcp={"path": "/mcp", "scopes": TOOL_SCOPES}, allow_any_authenticated_user=True, policy=SCOPE_POLICY)
-        .setting(groups_claim="groups", oauth_clients=[CLIENT], oauth_dynamic_registration=True, jwt_claims_headers=["email"])
+        .setting(groups_claim="groups", oauth_clients=[CLIENT, DEVICE], oauth_dynamic_registration=True, jwt_claims_headers=["email"])
         .setting(data_plane="envoy" if request.param == "envoy" else "embedded", workers="2" if request.param == "workers" else "1")
     )
     with builder.start(tmp_path_factory.mktemp(request.param)) as running:
@@ -215,6 +217,30 @@ def _query(resource: str) -> str:
     challenge = urlsafe_b64encode(sha256(b"v" * 64).digest()).rstrip(b"=").decode()
     pkce = {"code_challenge": challenge, "code_challenge_method": "S256"}
     return urlencode({"response_type": "code", "client_id": CLIENT["id"], "redirect_uri": CALLBACK, "resource": resource, **pkce})
+
+
+async def test_device_without_a_browser(gate: RunningGate) -> None:
+    request = {"client_id": "build-box", "resource": gate.url(TOOLS, "/mcp")}
+    async with gate.client() as browser:
+        started = (await oauth(gate, "device_authorization", **request)).json()
+        form = {"client_id": "build-box", "grant_type": DEVICE_CODE, "device_code": started["device_code"]}
+        assert (await oauth(gate, "token", **form)).json()["error"] == "authorization_pending"
+        page = await follow(browser, await browser.get(started["verification_uri_complete"], headers=HTML))
+        page = await follow(browser, await browser.post(page.url, data={"sub": "alice"}))
+        for decision in ({}, {"decision": "allow"}):
+            fields = dict(re.findall(r'<input type="(?:hidden|text)"(?: id="user_code")? name="([^"]+)" value="([^"]*)"', page.text))
+            assert fields["user_code"] == started["user_code"]
+            page = await follow(browser, await browser.post(started["verification_uri"], data={**fields, **decision}))
+        while 'value="alice"' in page.text:
+            page = await follow(browser, await browser.post(page.url, data={"sub": "alice"}))
+        assert "The device is connected" in page.text
+        tokens = (await oauth(gate, "token", **form)).json()
+        assert (await call(gate, tokens["access_token"])).status_code == 200
+        assert (await call(gate, tokens["access_token"], OTHER)).status_code == 401
+        assert (await oauth(gate, "token", **form)).json()["error"] == "invalid_grant"
+        await eventually_equal(lambda: _status(gate, tokens["access_token"]), 401)
+    secrets = (started["device_code"], tokens["access_token"])
+    assert not any(secret in gate.child.output for secret in secrets)
 
 
 async def test_metadata_is_public_and_names_the_issuer(gate: RunningGate) -> None:

@@ -18,11 +18,12 @@ LOOPBACK_URI = "http://127.0.0.1:49152/callback"
 SECRET = "a-client-secret-of-more-than-32-characters"
 VERIFIER = "v" * 64
 CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).rstrip(b"=").decode()
-CLIENT, SECRET_CLIENT = "ticket-agent", "build-agent"
+CLIENT, SECRET_CLIENT, DEVICE_CLIENT = "ticket-agent", "build-agent", "build-box"
 
 CLIENTS = [
     {"id": CLIENT, "name": "Ticket agent", "redirect_uris": [REDIRECT_URI, "http://127.0.0.1/callback"]},
     {"id": SECRET_CLIENT, "name": "Build agent", "redirect_uris": [REDIRECT_URI], "secret": SECRET, "agent_session_expire": "30m"},
+    {"id": DEVICE_CLIENT, "name": "Build box", "device_authorization": True},
 ]
 SCOPES = {"tickets:read": "Read tickets", "tickets:write": "Change tickets"}
 ROUTES = [
@@ -107,6 +108,32 @@ def refresh_form(refresh_token: str, /, **changed: str) -> dict[str, str]:
 
 
 TOKEN, REVOKE = "/.gate/oauth/token", "/.gate/oauth/revoke"
+START_DEVICE, DEVICE_PAGE = "/.gate/oauth/device_authorization", f"{ORIGIN}/.gate/device"
+
+
+def device_form(**changed: str) -> dict[str, str]:
+    """Return a valid device authorization request; a parameter that is changed to "" is left out."""
+    form = {"client_id": DEVICE_CLIENT, "resource": RESOURCE, "scope": "tickets:read"}
+    return {name: value for name, value in {**form, **changed}.items() if value}
+
+
+def poll_form(device_code: str, /, **changed: str) -> dict[str, str]:
+    form = {"grant_type": "urn:ietf:params:oauth:grant-type:device_code", "client_id": DEVICE_CLIENT, "device_code": device_code}
+    return {name: value for name, value in {**form, **changed}.items() if value}
+
+
+async def enter_code(browser: Browser, user_code: str) -> Response:
+    """Enter the code on the verification page, as the signed-in user."""
+    action, fields = form_of(await browser.get(DEVICE_PAGE))
+    return await browser.post(action, {**fields, "user_code": user_code})
+
+
+async def allow_device(site: Site, browser: Browser, user_code: str, sub: str = "alice") -> Response:
+    """Enter the code, allow the device, pass the provider, and return the result page."""
+    action, fields = form_of(await enter_code(browser, user_code))
+    response = await browser.post(action, {**fields, "decision": "allow"})
+    assert response.status == 303, response.text
+    return await browser.get(site.idp.pick(response.headers["location"], sub))
 
 
 async def authorized(site: Site, browser: Browser | None = None, **changed: str) -> dict[str, Any]:

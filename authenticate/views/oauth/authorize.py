@@ -20,6 +20,7 @@ from authenticate.views import view_helpers
 from authenticate.views.authorization_request import MAX_REMEMBERED_URL, SignInAttempt, redirect_to_provider
 from authenticate.views.oauth.oauth_responses import unique_params
 from authorize.policy.reasons import Reason
+from authorize.protected_resources import ProtectedResource
 from databroker.records import USER, SessionRecord
 from databroker.session_reader import user_for_session
 from foundation.errors import BadRequest
@@ -65,8 +66,13 @@ class ConsentRequest:
 
     @property
     def step_up(self) -> StepUpRequest:
-        route = self.requested.resource.route
-        return StepUpRequest(route.acr_values, None if route.max_age is None else int(route.max_age.total_seconds()))
+        return step_up_for(self.requested.resource)
+
+
+def step_up_for(resource: ProtectedResource) -> StepUpRequest:
+    """Return the requirements of the resource's route."""
+    route = resource.route
+    return StepUpRequest(route.acr_values, None if route.max_age is None else int(route.max_age.total_seconds()))
 
 
 def parse_query(service: AuthenticateService, query: str) -> dict[str, str]:
@@ -167,6 +173,7 @@ async def _consent_page(
         csrf=token,
         action=consent.path,
         client=client.name,
+        user_code="",
         verified_host=client.verified_host,
         is_self_registered=client.registration is Registration.DYNAMIC,
         redirect_host=urlsplit(consent.requested.redirect_uri).netloc,

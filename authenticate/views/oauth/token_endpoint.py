@@ -1,4 +1,4 @@
-"""Token and revocation endpoints, and the metadata of the authorization server."""
+"""Token, revocation and device authorization endpoints, and the metadata of the authorization server."""
 
 import base64
 import binascii
@@ -36,6 +36,13 @@ async def revoke(request: HttpRequest) -> HttpResponse:
     gate = page_context(request)
     result = await gate.authenticate.agents.revoke(_params(request), _headers(request), gate.client_address)
     return await _respond(request, result)
+
+
+@cors_endpoint("POST")
+async def device_authorization(request: HttpRequest) -> HttpResponse:
+    gate = page_context(request)
+    response = await gate.authenticate.agents.start_device(_params(request), _headers(request), gate.client_address)
+    return json_answer(response.status, response.body, response.headers)
 
 
 async def _respond(request: HttpRequest, result: TokenResult) -> HttpResponse:

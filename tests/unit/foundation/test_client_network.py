@@ -2,7 +2,8 @@
 
 import pytest
 
-from foundation.client_network import ConcurrencyLimit, client_network
+from foundation.client_network import ConcurrencyLimit, RateLimit, client_network
+from tests.support.clock import Clock
 
 
 @pytest.mark.parametrize(
@@ -45,3 +46,20 @@ def test_several_processes_together_let_in_no_more() -> None:
     assert [limit.acquire("b") for limit in each for _ in range(2)] == [True, False, True, False]
     assert [limit.acquire("c") for limit in each] == [False, False]
     assert ConcurrencyLimit(4, 2, 64).acquire("a"), "each has a place"
+
+
+def test_rate_of_each_key(clock: Clock) -> None:
+    limit = RateLimit(2, 60.0, clock)
+    assert [limit.acquire("a") for _ in range(3)] == [True, True, False]
+    assert limit.acquire("b")
+    clock.now += 59
+    assert not limit.acquire("a"), "a refused event prolongs nothing"
+    clock.now += 1
+    assert [limit.acquire("a") for _ in range(3)] == [True, True, False]
+
+
+def test_what_is_only_checked_does_not_count(clock: Clock) -> None:
+    limit = RateLimit(1, 60.0, clock)
+    assert [limit.allows("a") for _ in range(3)] == [True, True, True]
+    limit.record("a")
+    assert not limit.allows("a")

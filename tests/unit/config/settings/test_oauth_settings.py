@@ -40,6 +40,7 @@ def test_clients(load: Load, tmp_path: Path) -> None:
         ({"secret": "short"}, "secret", "at least 32"),
         ({"secret": "with spaces " * 4}, "secret", "at least 32"),
         ({"agent_session_expire": "0"}, "agent_session_expire", "longer than 0"),
+        ({"device_authorization": "maybe"}, "device_authorization", "true or false"),
         ({"scopes": ["x"]}, "scopes", "unknown"),
     ],
 )
@@ -47,6 +48,14 @@ def test_invalid_clients(problems: Problems, change: dict[str, Any], key: str, m
     found = problems(oauth_clients=[{**CLIENT, **change}])
     assert list(found) == [f"oauth_clients[0].{key}"]
     assert message in found[f"oauth_clients[0].{key}"]
+
+
+def test_redirect_uris_are_required_unless_the_client_is_a_device(load: Load, problems: Problems) -> None:
+    device = {"id": "build-box", "name": "Build box"}
+    (client,) = load(oauth_clients=[{**device, "device_authorization": True}]).oauth_clients
+    assert (client.redirect_uris, client.device_authorization) == ((), True)
+    for named in ({}, {"device_authorization": False}):
+        assert "is required" in problems(oauth_clients=[{**device, **named}])["oauth_clients[0].redirect_uris"]
 
 
 def test_ids_are_unique(problems: Problems) -> None:

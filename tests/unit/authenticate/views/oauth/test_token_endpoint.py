@@ -9,7 +9,7 @@ import pytest
 
 from databroker.audit_log import AuditAction
 from databroker.models import AuditEntry
-from tests.support.agents import CLIENT, REVOKE, SECRET, SECRET_CLIENT, TOKEN, allow, answer_of, authorized, post, token_form
+from tests.support.agents import CLIENT, REVOKE, SECRET, SECRET_CLIENT, START_DEVICE, TOKEN, allow, answer_of, authorized, post, token_form
 from tests.support.authenticate_site import ORIGIN, Response, Site
 
 METADATA = "/.well-known/oauth-authorization-server"
@@ -29,9 +29,10 @@ async def test_metadata(agent_site: Site) -> None:
         "authorization_endpoint": f"{ORIGIN}/.gate/oauth/authorize",
         "token_endpoint": f"{ORIGIN}{TOKEN}",
         "revocation_endpoint": f"{ORIGIN}{REVOKE}",
+        "device_authorization_endpoint": f"{ORIGIN}{START_DEVICE}",
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
-        "grant_types_supported": ["authorization_code", "refresh_token"],
+        "grant_types_supported": ["authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"],
         "code_challenge_methods_supported": ["S256"],
         "token_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
         "revocation_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
@@ -40,7 +41,7 @@ async def test_metadata(agent_site: Site) -> None:
     }
 
 
-@pytest.mark.parametrize("path", [METADATA, TOKEN, REVOKE])
+@pytest.mark.parametrize("path", [METADATA, TOKEN, REVOKE, START_DEVICE])
 async def test_preflight(agent_site: Site, path: str) -> None:
     response, _ = await send(agent_site, "OPTIONS", path, b"", (b"origin", b"http://localhost:6274"))
     assert response.status == 204
@@ -49,7 +50,7 @@ async def test_preflight(agent_site: Site, path: str) -> None:
     assert "access-control-allow-credentials" not in response.headers
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", TOKEN), ("PUT", TOKEN), ("GET", REVOKE), ("POST", METADATA)])
+@pytest.mark.parametrize(("method", "path"), [("GET", TOKEN), ("PUT", TOKEN), ("GET", REVOKE), ("GET", START_DEVICE), ("POST", METADATA)])
 async def test_other_methods(agent_site: Site, method: str, path: str) -> None:
     response, body = await send(agent_site, method, path)
     assert (response.status, body["error"]) == (405, "invalid_request")
