@@ -2,12 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Protocol
 
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Decision, Outcome
-from authorize.policy.mcp_message import NO_MESSAGE
+from authorize.policy.mcp_message import NO_MESSAGE, McpMessage
 from authorize.policy.paths.canonical import canonical_path
 from authorize.policy.policy_request import CONNECT, PolicyRequest
 from authorize.policy.route_table import RouteTable
@@ -24,15 +26,31 @@ _REQUEST_SPECIFIC_HEADERS = frozenset(
 )
 _REQUEST_CRITERIA = frozenset({"http_method", "http_path", "http_header"}) | MCP_CRITERIA
 
+# First messages of MCP clients of all revisions.
+_MCP_ENTRY_METHODS = ("initialize", "server/discover", "tools/list", "prompts/list", "resources/list")
+# Clients that a policy names and that are tried, and the id of any other one.
+MAX_NAMED_CLIENTS, _OTHER_CLIENT = 20, "-"
+
 Headers = Sequence[tuple[bytes, bytes]]
+
+
+class Decide(Protocol):
+    def __call__(self, request: PolicyRequest, client_id: str = "", /) -> Decision:
+        """Return the decision on a request of the user's browser, or of an OAuth client with all scopes of the route."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessibleRoute:
-    """Application that a user may open.  `needs_step_up` is True if it requires a stronger sign-in first."""
+    """Application that a user may open.
+
+    `needs_step_up` is True if it requires a stronger sign-in first.  `opens_page` is whether a browser may open its entry page, and
+    `serves_mcp` whether an MCP client of the user may connect to it.
+    """
 
     route: CompiledRoute
     needs_step_up: bool = False
+    opens_page: bool = True
+    serves_mcp: bool = False
 
     @property
     def is_partially_accessible(self) -> bool:
@@ -88,13 +106,11 @@ class EntryPoints:
         self._default_ports = default_ports
         self._pages: dict[int, EntryPoint | None] = {}  # by the place of the route
 
-    async def find_accessible(
-        self, portal_request: PolicyRequest, decide: Callable[[PolicyRequest], Decision]
-    ) -> tuple[AccessibleRoute, ...]:
+    async def find_accessible(self, portal_request: PolicyRequest, decide: Decide) -> tuple[AccessibleRoute, ...]:
         """Return the accessible routes that are listed in the portal, in their order.
 
         `portal_request` is the request for the list.  A route is listed only if that client's GET of its entry page, or its CONNECT,
-        would be allowed.
+        would be allowed.  An MCP server is also listed if a first message of an MCP client of the user would be.
         """
         headers, found, started = ambient_headers(portal_request.headers), [], time.monotonic()
         for index, route in enumerate(self._routes):
@@ -117,14 +133,41 @@ def ambient_headers(headers: Headers) -> Headers:
     return tuple(header for header in headers if header[0] not in _REQUEST_SPECIFIC_HEADERS)
 
 
-def _opening(route: CompiledRoute, request: PolicyRequest, decide: Callable[[PolicyRequest], Decision]) -> AccessibleRoute | None:
+def _opening(route: CompiledRoute, request: PolicyRequest, decide: Decide) -> AccessibleRoute | None:
+    page, mcp = _outcome(route, request, decide), _mcp_outcome(route, request, decide)
+    if page is None and mcp is None:
+        return None
+    return AccessibleRoute(route, Outcome.ALLOWED not in (page, mcp), opens_page=page is not None, serves_mcp=mcp is not None)
+
+
+def _outcome(route: CompiledRoute, request: PolicyRequest, decide: Decide, client_id: str = "") -> Outcome | None:
+    """Return ALLOWED, or STEP_UP, None if the user may not send the request to this route."""
     try:
-        decision = decide(request)
+        decision = decide(request, client_id)
     except BadRequest:
         return None
-    if decision.route is not route or decision.outcome not in (Outcome.ALLOWED, Outcome.STEP_UP):
+    return decision.outcome if decision.route is route and decision.outcome in (Outcome.ALLOWED, Outcome.STEP_UP) else None
+
+
+def _mcp_outcome(route: CompiledRoute, request: PolicyRequest, decide: Decide) -> Outcome | None:
+    """Return the outcome of the first message of an MCP client that is accepted, None for other routes."""
+    if route.route.mcp is None:
         return None
-    return AccessibleRoute(route, needs_step_up=decision.outcome is Outcome.STEP_UP)
+    endpoint = replace(request, method="POST", path=route.route.mcp.path or request.path)
+    for client_id in ("", *_mcp_clients(route)):
+        for method in _MCP_ENTRY_METHODS:
+            if (found := _outcome(route, endpoint.with_message(McpMessage(method)), decide, client_id)) is not None:
+                return found
+    return None
+
+
+def _mcp_clients(route: CompiledRoute) -> list[str]:
+    """Return the clients that the policy names, and another one, if it compares clients or scopes."""
+    if route.route.criteria.isdisjoint({"client", "scope"}):
+        return []
+    blocks = [block for block in route.route.policy if block.mode == ENFORCE]
+    named = [each.operand for each in iter_comparisons(blocks) if each.criterion == "client" and each.operator in ("is", "in")]
+    return [*list(dict.fromkeys(chain.from_iterable(named)))[:MAX_NAMED_CLIENTS], _OTHER_CLIENT]
 
 
 def entry_path(route: CompiledRoute) -> str | None:
@@ -134,7 +177,8 @@ def entry_path(route: CompiledRoute) -> str | None:
     """
     if "*" in route.route.from_.host:
         return None
-    named = (route.matched_prefix, "/", _beginning(route.route.regex or ""))
+    endpoint = route.route.mcp.path if route.route.mcp is not None else None
+    named = (route.matched_prefix, "/", _beginning(route.route.regex or ""), endpoint)
     return next((path for path in named if path and route.matches(path)), None)
 
 

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from authorize.accessible_routes import AccessibleRoute, EntryPoints
@@ -177,13 +178,15 @@ class AuthorizeService(Authorizer):
         if identity is None:
             return ()
 
-        def decide(entry: PolicyRequest) -> Decision:
+        def decide(entry: PolicyRequest, client_id: str = "") -> Decision:
             if (route := self.routes.match(entry)) is None:
                 return NO_ROUTE
+            scopes = frozenset(route.route.mcp.scopes) if client_id and route.route.mcp is not None else frozenset[str]()
+            caller = replace(identity, client_id=client_id, scopes=scopes) if client_id else identity
             entry = self._certificates.with_verification(entry, route.client_ca, now)
             # As in `check`: a decision that needs no identity does not use it.
             before = evaluate_route(entry, None, route, now) if not route.skips_anonymous_evaluation else None
-            return before if before is not None and before.outcome is not Outcome.SIGN_IN else evaluate_route(entry, identity, route, now)
+            return before if before is not None and before.outcome is not Outcome.SIGN_IN else evaluate_route(entry, caller, route, now)
 
         return await self._entry_points.find_accessible(request, decide)
 

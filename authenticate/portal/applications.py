@@ -5,8 +5,11 @@ from dataclasses import dataclass
 
 from authorize.accessible_routes import AccessibleRoute, entry_path
 from config.routes.route import Route
+from config.routes.route_mcp import is_mcp_endpoint, mcp_resource_uri
 from foundation.values import Url, WatchedFile, parse_ip
+from foundation.web.message import Message
 
+MCP_SERVERS = Message("MCP servers")
 FIRST_UNPRIVILEGED_PORT = 1024  # lower ports need privileges to listen
 
 
@@ -14,8 +17,9 @@ FIRST_UNPRIVILEGED_PORT = 1024  # lower ports need privileges to listen
 class Application:
     """Application that the user may open.
 
-    `key` is its start URL, which identifies it across configurations; `id` is that of `RouteLinks`.  For a TCP route, `url` is ""
-    and `command` opens the tunnel.  `icon` is the name of a built-in icon, a file, or None.  `order` sorts by category, those without last.
+    `key` is its start URL, which identifies it across configurations; `id` is that of `RouteLinks`.  `url` is "" if a browser can't open
+    it: `command` opens the tunnel of a TCP route, and MCP clients connect to `mcp_url`.  `icon` is the name of a built-in icon, a file,
+    or None.  `order` sorts by category, those without last.
     """
 
     id: str
@@ -26,10 +30,15 @@ class Application:
     address: str
     url: str
     command: str
+    mcp_url: str
     icon: str | WatchedFile | None
     needs_step_up: bool
     has_partial_access: bool
     order: tuple[bool, str, str, str]
+
+    @property
+    def heading(self) -> str:
+        return self.category or (MCP_SERVERS if self.mcp_url else "")
 
     def matches(self, terms: Iterable[str]) -> bool:
         """Return whether all of these case-folded terms occur in the title, description, category or address."""
@@ -41,7 +50,11 @@ def to_application(opening: AccessibleRoute, authenticate_url: Url, link_id: str
     """Return the application of an accessible route.  `authenticate_url` has the port of gate for the tunnel command."""
     route, path = opening.route.route, entry_path(opening.route) or "/"
     address = route.from_.host_port if path == "/" else f"{route.from_.host_port}{path}"
-    title, category, key = route.title or _default_title(route, path), route.category or "", f"{route.from_.origin}{path}"
+    mcp_name = route.mcp.name if route.mcp is not None else None
+    title, category, key = route.title or mcp_name or _default_title(route, path), route.category or "", f"{route.from_.origin}{path}"
+    mcp_url = mcp_resource_uri(route, route.from_.host_port) if opening.serves_mcp else ""
+    # An MCP server has no pages at its endpoint.
+    has_page = opening.opens_page and not route.is_tcp and not (mcp_url and is_mcp_endpoint(route, path))
     return Application(
         id=link_id,
         key=key,
@@ -49,12 +62,13 @@ def to_application(opening: AccessibleRoute, authenticate_url: Url, link_id: str
         description=route.description or "",
         category=category,
         address=address,
-        url="" if route.is_tcp else key,
+        url=key if has_page else "",
         command=_command(route.from_, authenticate_url) if route.is_tcp else "",
+        mcp_url=mcp_url,
         icon=route.icon,
         needs_step_up=opening.needs_step_up,
         has_partial_access=opening.is_partially_accessible,
-        order=(not category, category.casefold(), title.casefold(), key),
+        order=(not category, category.casefold() or (MCP_SERVERS if mcp_url else ""), title.casefold(), key),
     )
 
 

@@ -62,9 +62,9 @@ class Portal:
         self._broker = broker
         self.icons = Icons(options)
         self._links = RouteLinks(options)
-        # By route id and the parts that differ between users.
-        self._applications: dict[tuple[str, bool], Application] = {}
-        self._tiles: dict[tuple[str, bool, bool, str], Markup] = {}
+        # By the route and what differs between users, and by the language and favourite.
+        self._applications: dict[tuple[str, bool, bool, bool], Application] = {}
+        self._tiles: dict[tuple[str, bool, str, str, bool, str], Markup] = {}
 
     async def applications(
         self, authorize: Authorizer, request: PolicyRequest, cookies: Iterable[bytes], session: SessionRecord
@@ -89,18 +89,18 @@ class Portal:
         number = min(max(1, number), pages)
         sections: dict[str, list[Markup]] = {}
         async for each in _in_slices(found[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]):
-            heading = FAVOURITES if each.id in starred else each.category
+            heading = FAVOURITES if each.id in starred else each.heading
             sections.setdefault(heading, []).append(self._tile(each, language, is_favourite=each.id in starred))
         return PortalPage(list(sections.items()), len(found), number, pages)
 
     def _application(self, opening: AccessibleRoute) -> Application:
-        key = opening.route.id, opening.needs_step_up
+        key = opening.route.id, opening.needs_step_up, opening.opens_page, opening.serves_mcp
         if (application := self._applications.get(key)) is None:
             application = self._applications[key] = to_application(opening, self._url, self._links.link_id(opening.route.route))
         return application
 
     def _tile(self, application: Application, language: str, *, is_favourite: bool) -> Markup:
-        key = application.id, application.needs_step_up, is_favourite, language
+        key = application.id, application.needs_step_up, application.url, application.mcp_url, is_favourite, language
         if (tile := self._tiles.get(key)) is None:
             icon = application.icon
             tile = self._tiles[key] = pages.render_fragment(

@@ -155,6 +155,7 @@ def _to_json(applications: Application) -> dict[str, Any]:
         "category": applications.category,
         "url": applications.url or applications.key,
         "tunnel_command": applications.command,
+        "mcp_url": applications.mcp_url,
         "requires_step_up": applications.needs_step_up,
         "partial_access": applications.has_partial_access,
     }

@@ -149,6 +149,8 @@ def _routes_response(openings: Sequence[AccessibleRoute]) -> pb.CheckResponse:
     response = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
     for name, after_step_up in (("open", False), ("open_after_step_up", True)):
         response.dynamic_metadata[name] = " ".join(each.route.id for each in openings if each.needs_step_up is after_step_up)
+    response.dynamic_metadata["pages"] = " ".join(each.route.id for each in openings if each.opens_page)
+    response.dynamic_metadata["mcp"] = " ".join(each.route.id for each in openings if each.serves_mcp)
     return response
 
 

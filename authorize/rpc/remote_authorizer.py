@@ -84,7 +84,8 @@ class RemoteAuthorizer(Authorizer):
     async def accessible_routes(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> tuple[AccessibleRoute, ...]:
         metadata = _metadata(await self._call(request, cookie_headers, {check_attributes.PURPOSE: check_attributes.ACCESSIBLE_ROUTES}))
         try:
-            open_now, after_step_up = (frozenset(metadata[name].split()) for name in ("open", "open_after_step_up"))
+            named = [frozenset(metadata[name].split()) for name in ("open", "open_after_step_up", "pages", "mcp")]
+            open_now, after_step_up, pages, mcp = named
         except (KeyError, AttributeError) as error:
             raise BrokerError("authorize sent an unknown response. Use the same release for all services") from error
         # If two routes share an id, requests match only the first.
@@ -92,7 +93,7 @@ class RemoteAuthorizer(Authorizer):
         for route in self.routes.routes():
             first.setdefault(route.id, route)
         found = [route for id, route in first.items() if (id in open_now or id in after_step_up) and route.route.is_in_portal]
-        return tuple(AccessibleRoute(route, needs_step_up=route.id in after_step_up) for route in found)
+        return tuple(AccessibleRoute(route, route.id in after_step_up, route.id in pages, route.id in mcp) for route in found)
 
     async def allowed_calls(
         self, request: PolicyRequest, authorization: AuthorizationResult, cookie_headers: Iterable[bytes], calls: Sequence[McpMessage]

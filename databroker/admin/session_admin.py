@@ -51,7 +51,7 @@ class EndSessionsAdmin(ReadOnlyAdmin):
 class SessionAdmin(EndSessionsAdmin):
     """Admin page of sessions."""
 
-    list_display = ["user_name", "kind", "started", "expires", "seen", "last_host", "client_address", "client"]
+    list_display = ["user_name", "kind", "client", "started", "seen", "last_host", "client_address"]
     list_display_links = ["user_name"]
     list_filter = ["kind"]
     search_fields = ["id"]  # what is searched says `get_search_results`
@@ -78,7 +78,7 @@ class SessionAdmin(EndSessionsAdmin):
 
     # Short formats in the list, because it has many columns; full ones on the session's page.
     started, started_full = time_column("started_at", "short"), time_column("started_at")
-    expires, expires_full = time_column("expires_at", "short"), time_column("expires_at")
+    expires_full = time_column("expires_at")
     seen, seen_full = time_column("last_seen_at", "short"), time_column("last_seen_at")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet:

@@ -69,7 +69,7 @@ POLICY = [
     {**APP, "prefix": "/both", "portal": "hide", "policy": {"allow": {"granted": True}}, "allowed_domains": ["corp.com"]},
     {**APP, "prefix": "/gone", "redirect": {"host_redirect": "other.example.com"}, "to": None},
     {**APP, "prefix": "/mcp", "mcp": {}, "portal": "hide", "allowed_domains": ["corp.com"], "policy": TOOL_POLICY},
-    {**APP, "prefix": "/scoped", "mcp": {"scopes": SCOPES}, "portal": "hide", "policy": SCOPE_POLICY},
+    {**APP, "prefix": "/scoped", "mcp": {"scopes": SCOPES}, "policy": SCOPE_POLICY},
     {**APP, "allowed_domains": ["corp.com"], "pass_identity_headers": True, "cors_allow_preflight": True},
     {"from": "https://other.example.com:8443", "to": "http://up", "allowed_groups": ["nobody"]},
     {"from": "https://strong.example.com", "prefix": "/strong", "to": "http://up", "allowed_domains": ["corp.com"], "acr_values": ["mfa"]},
@@ -318,6 +318,8 @@ async def test_a_service_account_is_known_and_a_bad_secret_challenged(world: Wor
 async def test_accessible_hosts_match_the_decisions_on_requests(world: World) -> None:
     requester = request("/.gate/", "auth.example.com", source_ip="10.1.2.3", headers=[(b"x-team", b"blue"), (b"cookie", b"a=b")])
     found = await world.authorizer.accessible_routes(requester, world.cookie("auth.example.com"))
+    assert [each.route.route.prefix for each in found if not each.opens_page] == ["/scoped"], "only for OAuth clients of the user"
+    assert [each.route.route.prefix for each in found if each.serves_mcp] == ["/scoped"]
     assert [(each.route.route.prefix, each.needs_step_up, each.is_partially_accessible) for each in found] == [
         ("/public", False, False),
         ("/header", False, True),
@@ -326,10 +328,11 @@ async def test_accessible_hosts_match_the_decisions_on_requests(world: World) ->
         ("/told", False, False),
         ("/named", False, False),
         ("/tokens", False, False),
+        ("/scoped", False, True),
         (None, False, False),
         ("/strong", True, False),
     ]
     elsewhere = replace(requester, source_ip="192.0.2.1", headers=())
     prefixes = [each.route.route.prefix for each in await world.authorizer.accessible_routes(elsewhere, world.cookie("auth.example.com"))]
-    assert prefixes == ["/public", "/cluster", "/told", "/named", "/tokens", None, "/strong"]
+    assert prefixes == ["/public", "/cluster", "/told", "/named", "/tokens", "/scoped", None, "/strong"]
     assert await world.authorizer.accessible_routes(requester, world.cookie("app.example.com")) == ()

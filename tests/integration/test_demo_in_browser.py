@@ -112,7 +112,7 @@ def test_portal_lists_applications_that_each_user_may_open(demo: RunningDemo, br
     portal = demo.ports.url(AUTHENTICATE_HOST, "/.gate/")
     sign_in(browser, demo, "bob", portal)
     browser.picture("portal-of-bob")
-    assert [each.text for each in browser.driver.find_elements("css selector", ".apps b")] == ["Chat", "Echo", "Hello", "Notes", "Public"]
+    assert [each.text for each in browser.driver.find_elements("css selector", ".apps b")] == ["Chat", "Echo", "Hello", "Public", "Notes"]
     assert "Finance" not in browser.driver.page_source
 
 

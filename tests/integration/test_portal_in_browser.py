@@ -30,6 +30,7 @@ APPS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("team-chat.localhost", {"icon": "chat"}),
     ("closed.localhost", {"title": "Closed", "allowed_users": ["nobody@example.com"]}),
     ("hidden.localhost", {"title": "Hidden", "portal": "hide"}),
+    ("tickets.localhost", {"mcp": {"path": "/mcp", "name": "Ticket tools"}, "description": "Search and change tickets", "icon": "ticket"}),
 )
 
 
@@ -95,7 +96,7 @@ def test_document_is_public(browser: Browser, gate: RunningGate, path: str) -> N
 def test_only_accessible_applications_are_listed(browser: Browser, gate: RunningGate) -> None:
     look(browser, 1440, "light")
     browser.open(page(gate))
-    titles = ["<b>CI</b> & builds", "Grafana", "Team wiki", LONG, "Database", "Payroll", "Team chat"]
+    titles = ["<b>CI</b> & builds", "Grafana", "Team wiki", LONG, "Database", "Payroll", "Team chat", "Ticket tools"]
     assert displayed(browser) == titles
     assert "Closed" not in browser.driver.page_source
     assert "hidden.localhost" not in browser.driver.page_source
@@ -103,6 +104,18 @@ def test_only_accessible_applications_are_listed(browser: Browser, gate: Running
     assert "partial access" in browser.text
     assert f"gate tunnel wiki.localhost:5432 --listen 127.0.0.1:5432 --url https://wiki.localhost:{gate.port}" in browser.text
     assert browser.driver.execute_script("return document.querySelector('.apps img').naturalWidth") > 0
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_mcp_server_has_a_url_to_copy(browser: Browser, gate: RunningGate, width: int) -> None:
+    look(browser, width, "light")
+    browser.open(page(gate))
+    tile = browser.find(".server")
+    assert tile.find_element(By.CSS_SELECTOR, "code").text == gate.url("tickets.localhost", "/mcp")
+    assert tile.find_element(By.CSS_SELECTOR, ".copy").is_displayed()
+    assert tile.find_element(By.CSS_SELECTOR, "a").get_attribute("href") == gate.url("tickets.localhost", "/")
+    browser.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", tile)
+    browser.picture(f"portal-mcp-{width}")
 
 
 def test_the_keyboard_alone_finds_and_opens(browser: Browser, gate: RunningGate) -> None:
@@ -115,7 +128,7 @@ def test_the_keyboard_alone_finds_and_opens(browser: Browser, gate: RunningGate)
     assert displayed(browser) == ["Team wiki"]
     assert browser.find("#found").text == "Matching applications: 1"
     active.send_keys(Keys.ESCAPE)
-    assert len(displayed(browser)) == 7
+    assert len(displayed(browser)) == 8
     active.send_keys(Keys.ARROW_DOWN)
     first = browser.driver.switch_to.active_element
     assert "CI" in first.text
@@ -159,6 +172,8 @@ def sessions_of(browser: Browser, gate: RunningGate) -> str:
 def test_it_works_without_javascript(browser: Browser, gate: RunningGate) -> None:
     with browser.without_scripts():
         browser.open(page(gate))
+        assert browser.find(".server code").text == gate.url("tickets.localhost", "/mcp"), "text to select"
+        assert not browser.find(".server .copy").is_displayed()
         search = browser.find("#q")
         search.send_keys("graf")
         search.send_keys(Keys.ENTER)

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +94,9 @@ async def check(service: AuthorizeService, incoming: PolicyRequest, cookies: Ses
 async def listed(*routes: Any, page_request: PolicyRequest | None = None, **facts: Any) -> tuple[AccessibleRoute, ...]:
     found, identity = table(*routes), user(**facts)
 
-    def evaluate(incoming: PolicyRequest) -> Decision:
-        return decide(incoming, identity, found, NOW)
+    def evaluate(incoming: PolicyRequest, client_id: str = "") -> Decision:
+        scopes = frozenset({"read"}) if client_id else frozenset[str]()
+        return decide(incoming, replace(identity, client_id=client_id, scopes=scopes), found, NOW)
 
     return await EntryPoints(found, HTTPS).find_accessible(page_request or request("/.gate/", AUTHENTICATE), evaluate)
 
@@ -150,6 +152,35 @@ async def test_partially_accessible_routes_are_marked(rule: dict[str, Any], is_p
 async def test_mcp_server_with_limited_tools_is_listed() -> None:
     (found,) = await listed(make_route(mcp={}, policy=[{"deny": {"mcp_tool": {"not_in": ["a"]}}}, {"allow": {"domain": "corp.com"}}]))
     assert found.is_partially_accessible
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"policy": {"allow": {"domain": "corp.com"}}}, (True, True)),
+        ({"policy": {"allow": {"domain": "else.com"}}}, None),
+        # Only clients, only some of them, only with a scope, only some messages.
+        ({"policy": {"allow": {"and": [{"domain": "corp.com"}, {"client": "claude.ai"}]}}}, (False, True)),
+        ({"policy": {"allow": {"and": [{"domain": "else.com"}, {"client": "claude.ai"}]}}}, None),
+        ({"policy": {"allow": {"scope": "read"}}}, (False, True)),
+        ({"policy": {"allow": {"scope": "write"}}}, None),
+        ({"policy": {"allow": {"client": {"not_in": ["claude.ai"]}}}}, (False, True)),
+        ({"policy": [{"allow": {"domain": "corp.com"}}, {"deny": {"client": {"not_in": ["claude.ai"]}}}]}, (True, True)),
+        ({"policy": {"allow": {"mcp_method": ["tools/list", "tools/call"]}}}, (False, True)),
+        ({"policy": {"allow": {"mcp_tool": "search"}}}, None),
+        ({"policy": [{"allow": {"domain": "corp.com"}}, {"deny": {"mcp_method": {"matches": ".*"}}}]}, (True, False)),
+        ({"policy": [{"allow": {"domain": "corp.com"}}, {"deny": {"http_method": "GET"}}]}, (False, True)),
+        ({"policy": {"allow": {"domain": "corp.com"}}, "regex": "/m.*", "mcp": {"path": "/mcp"}}, (True, True)),
+    ],
+)
+async def test_mcp_server_is_listed_if_a_client_may_connect(keys: dict[str, Any], expected: tuple[bool, bool] | None) -> None:
+    route = make_route(**{"mcp": {"path": "/mcp", "scopes": {"read": "Read", "write": "Write"}}, **keys})
+    assert [(each.opens_page, each.serves_mcp) for each in await listed(route)] == ([expected] if expected is not None else [])
+
+
+async def test_mcp_server_that_needs_step_up_is_marked() -> None:
+    keys = {"mcp": {}, "allowed_domains": ["corp.com"], "acr_values": ["mfa"]}
+    assert [(each.needs_step_up, each.serves_mcp) for each in await listed(make_route(**keys))] == [(True, True)]
 
 
 def test_request_specific_headers_are_not_reused() -> None:

@@ -13,9 +13,42 @@ from tests.unit.authorize.builders import table
 AUTHENTICATE = Url("https", "auth.example.com")
 
 
-def of(host: str = "team-wiki.example.com", at: Url = AUTHENTICATE, *, needs_step_up: bool = False, **keys: Any) -> Application:
+def of(
+    host: str = "team-wiki.example.com",
+    at: Url = AUTHENTICATE,
+    *,
+    needs_step_up: bool = False,
+    opens_page: bool = True,
+    serves_mcp: bool = False,
+    **keys: Any,
+) -> Application:
     route = Route.model_validate({"from": f"https://{host}", "to": "http://up", "allow_any_authenticated_user": True, **keys})
-    return to_application(AccessibleRoute(table(route).routes()[0], needs_step_up), at, "id")
+    return to_application(AccessibleRoute(table(route).routes()[0], needs_step_up, opens_page, serves_mcp), at, "id")
+
+
+@pytest.mark.parametrize(
+    ("keys", "url", "mcp_url"),
+    [
+        ({"mcp": {"path": "/mcp"}}, "https://notes.example.com/", "https://notes.example.com/mcp"),
+        ({"mcp": {"path": "/mcp"}, "opens_page": False}, "", "https://notes.example.com/mcp"),
+        ({"mcp": {}}, "", "https://notes.example.com"),
+        ({"mcp": {}, "path": "/mcp"}, "", "https://notes.example.com/mcp"),
+        ({"mcp": {}, "prefix": "/tools/"}, "", "https://notes.example.com/tools"),
+        ({"mcp": {"path": "/mcp"}, "serves_mcp": False}, "https://notes.example.com/", ""),
+        ({"mcp": {}, "serves_mcp": False}, "https://notes.example.com/", ""),
+    ],
+)
+def test_mcp_server_has_the_url_for_its_clients(keys: dict[str, Any], url: str, mcp_url: str) -> None:
+    found = of("notes.example.com", **{"serves_mcp": True, **keys})
+    assert (found.url, found.mcp_url, found.heading) == (url, mcp_url, "MCP servers" if mcp_url else "")
+
+
+def test_mcp_server_is_named_by_its_settings_and_listed_last() -> None:
+    settings = {"serves_mcp": True, "mcp": {"name": "Ticket tools"}}
+    assert (of(**settings).title, of(**settings, title="Tickets").title) == ("Ticket tools", "Tickets")
+    assert of(**settings, category="Docs").heading == "Docs"
+    displayed = [of(**settings), of(title="Z"), of(title="a", category="Tools")]
+    assert [each.title for each in sorted(displayed, key=lambda each: each.order)] == ["a", "Z", "Ticket tools"]
 
 
 @pytest.mark.parametrize(

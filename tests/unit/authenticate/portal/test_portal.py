@@ -99,4 +99,24 @@ async def test_tile_markup(tmp_path: Path, broker: MemoryStore) -> None:
     ((_, (tile,)),) = (await portal.page(displayed)).sections
     assert "&lt;b&gt;Wiki&lt;/b&gt; &amp; more" in tile
     assert '<a href="https://a.example.com/">' in tile
+    assert "MCP" not in tile
     assert len(tile) < 500
+
+
+@pytest.mark.parametrize("opens_page", [True, False])
+async def test_tile_of_an_mcp_server_has_its_url_as_text(tmp_path: Path, broker: MemoryStore, opens_page: bool) -> None:
+    route = make_route("notes.example.com", mcp={"path": "/mcp", "name": "Notes"}, allow_any_authenticated_user=True)
+    opening = AccessibleRoute(table(route).routes()[0], opens_page=opens_page, serves_mcp=True)
+
+    class Openings:
+        async def accessible_routes(self, *_: object) -> tuple[AccessibleRoute, ...]:
+            return (opening,)
+
+    portal = Portal(make_options(tmp_path), broker)
+    displayed = await portal.applications(Openings(), request(), [], SESSION)  # type: ignore[arg-type]
+    ((heading, (tile,)),) = (await portal.page(displayed)).sections
+    assert heading == "MCP servers"
+    assert "<code>https://notes.example.com/mcp</code><button" in tile
+    assert ('<a href="https://notes.example.com/">' in tile) is opens_page
+    german = (await portal.page(displayed, language="de")).sections[0][1][0]
+    assert "MCP-Server" in german

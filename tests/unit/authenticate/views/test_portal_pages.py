@@ -178,7 +178,14 @@ async def test_lists_only_accessible_applications(portal: Site) -> None:
 
 async def test_portal_json(portal: Site) -> None:
     document = json.loads((await (await signed_in(portal)).get("/.gate/api/portal.json")).text)
-    wiki = {"title": "Team wiki", "description": "", "category": "Docs", "url": "https://wiki.example.com/", "tunnel_command": ""}
+    wiki = {
+        "title": "Team wiki",
+        "description": "",
+        "category": "Docs",
+        "url": "https://wiki.example.com/",
+        "tunnel_command": "",
+        "mcp_url": "",
+    }
     assert document["applications"][0] == {**wiki, "requires_step_up": False, "partial_access": False, "favourite": False}
     assert (await portal.browser().get("/.gate/api/portal.json")).status == 401
 
