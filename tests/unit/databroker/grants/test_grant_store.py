@@ -90,11 +90,13 @@ async def test_late_approval_does_not_restore_revoked_access(accesses: GrantStor
     for _ in range(2):
         with pytest.raises(AccessError, match="was revoked"):
             await accesses.grant(ANN, ACCESS)
-        await accesses.grant(ANN, replace(ACCESS, id="a2", route="other"))  # nor once others are written
-    assert await held(accesses) == ["a2"]
+        # Nor once others are written: of another route, or of this one, approved since then.
+        await accesses.grant(ANN, replace(ACCESS, id="a2", route="other"))
+        await accesses.grant(ANN, replace(ACCESS, id="a3"), approved=NOW + 1)
+    assert await held(accesses) == ["a2", "a3"]
     record = await broker.get(ACCESS_GRANT, "oidc/1")
     assert record is not None
-    assert [access.id for access in active_grants(GrantSubject("oidc/1", ANN.issuer), record)] == ["a2"]
+    assert [access.id for access in active_grants(GrantSubject("oidc/1", ANN.issuer), record)] == ["a2", "a3"]
     clock.now += 3600 + RETENTION_SECONDS
     await accesses.grant(ANN, replace(ACCESS, id="a4", route="third", expires_at=clock.now + 1))
     record = await broker.get(ACCESS_GRANT, "oidc/1")
