@@ -22,7 +22,6 @@ class Migration(migrations.Migration):
                 ('method', models.CharField(blank=True, max_length=32)),
                 ('url', models.TextField(verbose_name='URL, without its query')),
                 ('client_address', models.CharField(blank=True, max_length=64, verbose_name='client address')),
-                ('client_id', models.CharField(blank=True, default='', max_length=512, verbose_name='OAuth client')),
                 ('mcp_method', models.CharField(blank=True, default='', max_length=128, verbose_name='MCP method')),
                 ('mcp_name', models.CharField(blank=True, default='', max_length=255, verbose_name='MCP tool, prompt or resource')),
                 ('route_id', models.CharField(blank=True, max_length=16)),

@@ -1,4 +1,4 @@
-"""Tables of gate 0.2: what was written before it is refused by gateproject/process/database.py."""
+"""Tables of gate 0.2: what was written before it is refused by gateproject/process/database_migrations.py."""
 
 import django.db.models.deletion
 import django.utils.timezone
@@ -152,10 +152,6 @@ class Migration(migrations.Migration):
                 ('expires_at', models.DateTimeField(null=True)),
                 ('client_address', models.CharField(blank=True, max_length=64)),
                 ('user_agent', models.CharField(blank=True, max_length=512)),
-                ('kind', models.CharField(choices=[('browser', 'browser'), ('agent', 'agent')], default='browser', max_length=16)),
-                ('client_id', models.CharField(blank=True, default='', max_length=512, verbose_name='OAuth client')),
-                ('resource', models.CharField(blank=True, default='', max_length=1024, verbose_name='MCP server')),
-                ('scopes', models.TextField(blank=True, default='')),
                 ('last_seen_at', models.DateTimeField(blank=True, null=True, verbose_name='last seen')),
                 ('last_host', models.CharField(blank=True, max_length=255)),
                 ('user', models.ForeignKey(db_constraint=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='sessions', to='databroker.user')),
