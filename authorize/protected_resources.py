@@ -29,6 +29,12 @@ class ProtectedResource:
         return self.route.mcp.scopes if self.route.mcp is not None else {}
 
     @property
+    def session_seconds(self) -> float | None:
+        """Lifetime of its agents' sessions; None if the route has no value."""
+        expire = self.route.mcp.agent_session_expire if self.route.mcp is not None else None
+        return expire.total_seconds() if expire is not None else None
+
+    @property
     def path(self) -> str:
         """Path of the URI: "" for the whole host."""
         return self.uri.removeprefix(self.origin)

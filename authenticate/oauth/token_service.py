@@ -116,18 +116,22 @@ class TokenService:
     ) -> tuple[str, AgentAuthorization]:
         """Return a new code, and the authorization that the record of its session gets."""
         now, code = self._clock(), new_token(AgentTokenKind.CODE, session_id)
-        lifetime = requested.client.session_seconds or self._lifetime
         return code.token, AgentAuthorization(
             client_id=requested.client.client_id,
             client_name=requested.client.name,
             resource=requested.resource.uri,
             scopes=requested.scopes,
             authorized_at=now,
-            lifetime_seconds=lifetime,
+            lifetime_seconds=self._lifetime_for(requested.client, requested.resource),
             code=AuthorizationCode(code.hash, now + CODE_SECONDS, requested.redirect_uri, params["code_challenge"]),
         )
 
-    def new_device_session(self, device: DeviceAuthorization, client: OAuthClient) -> AgentAuthorization:
+    # enforcement-point: Authorization server: Lifetime of agent sessions
+    def _lifetime_for(self, client: OAuthClient, resource: ProtectedResource) -> float:
+        """Return the seconds that a session lasts: the shorter value of client and route, else the setting."""
+        return min(filter(None, (client.session_seconds, resource.session_seconds)), default=self._lifetime)
+
+    def new_device_session(self, device: DeviceAuthorization, client: OAuthClient, resource: ProtectedResource) -> AgentAuthorization:
         """Return the authorization of the session that the approval of a device creates.  Its code is the device code."""
         return AgentAuthorization(
             client_id=device.client_id,
@@ -135,7 +139,7 @@ class TokenService:
             resource=device.resource,
             scopes=device.scopes,
             authorized_at=self._clock(),
-            lifetime_seconds=client.session_seconds or self._lifetime,
+            lifetime_seconds=self._lifetime_for(client, resource),
             code=AuthorizationCode(device.device_code_hash, device.expires_at, "", ""),
         )
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from config.fields.basic_types import Text, text
+from config.fields.basic_types import PositiveDuration, Text, text
 from config.fields.field_type import PATH, FieldType, integer_type
 from config.routes.policy.criteria import MCP_CRITERIA
 from config.routes.policy.policy_language import iter_comparisons
@@ -72,6 +72,12 @@ class McpSettings(Settings):
         DEFAULT_MAX_BODY,
         description="Maximum size of a message in bytes, from 1024 to 4194304. gate reads each message before it forwards it.",
         examples=[1048576],
+    )
+    agent_session_expire: PositiveDuration | None = Field(
+        None,
+        description="As the setting `agent_session_expire`, for this MCP server. If the client has a value too, the shorter one applies.",
+        examples=["8h"],
+        json_schema_extra={"when_unset": "as that of the client, or the setting"},
     )
 
 

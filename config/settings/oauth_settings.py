@@ -100,7 +100,10 @@ class OAuthClientEntry(Settings):
         examples=[True],
     )
     agent_session_expire: PositiveDuration | None = Field(
-        None, description="As the setting, for this client.", examples=["720h"], json_schema_extra={"when_unset": "as the setting"}
+        None,
+        description="As the setting, for this client. If `mcp` of the route has a value too, the shorter one applies.",
+        examples=["720h"],
+        json_schema_extra={"when_unset": "as that of the route, or the setting"},
     )
 
 

@@ -237,8 +237,6 @@ async def test_device_without_a_browser(gate: RunningGate) -> None:
         tokens = (await oauth(gate, "token", **form)).json()
         assert (await call(gate, tokens["access_token"])).status_code == 200
         assert (await call(gate, tokens["access_token"], OTHER)).status_code == 401
-        assert (await oauth(gate, "token", **form)).json()["error"] == "invalid_grant"
-        await eventually_equal(lambda: _status(gate, tokens["access_token"]), 401)
     secrets = (started["device_code"], tokens["access_token"])
     assert not any(secret in gate.child.output for secret in secrets)
 

@@ -114,6 +114,7 @@ RULES = {
         "Dynamic client registration",
         "Guessing of user codes",
         "Lifetime of access tokens",
+        "Lifetime of agent sessions",
         "Limit on device authorizations",
         "PKCE",
         "Redirect URIs of clients",

@@ -26,7 +26,7 @@ CLIENTS = [
     {"id": DEVICE_CLIENT, "name": "Build box", "device_authorization": True},
 ]
 SCOPES = {"tickets:read": "Read tickets", "tickets:write": "Change tickets"}
-ROUTES = [
+ROUTES: list[dict[str, Any]] = [
     {
         "from": "https://mcp.example.com",
         "to": "http://127.0.0.1:1",

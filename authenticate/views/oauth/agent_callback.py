@@ -63,7 +63,7 @@ async def _complete_device(request: HttpRequest, service: AuthenticateService, s
     if isinstance(waiting, Message):
         return responses.render_error(request, 400, waiting, advice=RESTART)
     session_id = new_session_id()
-    agent = service.agents.new_device_session(waiting.device.authorization, waiting.client)
+    agent = service.agents.new_device_session(waiting.device.authorization, waiting.client, waiting.resource)
     session = await _create_session(request, service, signed_in, session_id, agent)
     if session is None:
         return responses.render_error(request, 403, DEACTIVATED, advice=RESTART)

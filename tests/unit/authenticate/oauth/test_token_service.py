@@ -1,5 +1,6 @@
 """Codes and tokens of agents: bound to client, redirect URI, challenge, resource and session; a credential that is used twice ends all."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +10,13 @@ from foundation.crypto.agent_token import AgentTokenKind, RefreshTokens, hash_to
 from foundation.errors import BrokerError
 from tests.support.agents import (
     CLIENT,
+    CLIENTS,
     LOOPBACK_URI,
     OTHER_RESOURCE,
     REDIRECT_URI,
     RESOURCE,
     REVOKE,
+    ROUTES,
     SECRET,
     SECRET_CLIENT,
     TOKEN,
@@ -315,3 +318,30 @@ async def test_agent_session_is_no_session_of_the_browser(agent_site: Site) -> N
     service = agent_site.service
     cookie = service.sessions.set_cookies(session, service.host_port, agent_site.clock())[0].partition(";")[0]
     assert await service.sessions.find([cookie.encode()], service.host_port, agent_site.clock()) is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "client", "route", "seconds"),
+    [
+        (None, None, None, 14 * 3600),
+        ("2h", None, None, 7200),
+        ("2h", "1h", None, 3600),
+        ("2h", "720h", None, 720 * 3600),
+        ("2h", None, "30m", 1800),
+        ("2h", None, "720h", 720 * 3600),
+        ("2h", "1h", "30m", 1800),
+        ("2h", "30m", "1h", 1800),
+    ],
+)
+async def test_shorter_lifetime_of_client_and_route_applies(
+    tmp_path: Path, idp: Any, django_pages: Any, setting: str | None, client: str | None, route: str | None, seconds: int
+) -> None:
+    clients = [{**each, "agent_session_expire": client} if client else each for each in CLIENTS if each["id"] == CLIENT]
+    mcp = {**ROUTES[0]["mcp"], "agent_session_expire": route} if route else ROUTES[0]["mcp"]
+    settings = {"agent_session_expire": setting} if setting else {}
+    site = Site(tmp_path, idp, django_pages, policy=[{**ROUTES[0], "mcp": mcp}], oauth_clients=clients, **settings)
+    await authorized(site)
+    (session,) = await agent_sessions(site)
+    assert session.agent is not None
+    assert session.agent.lifetime_seconds == seconds
+    await site.service.stop()
