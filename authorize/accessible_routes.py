@@ -146,7 +146,7 @@ def _outcome(route: CompiledRoute, request: PolicyRequest, decide: Decide, clien
         decision = decide(request, client_id)
     except BadRequest:
         return None
-    return decision.outcome if decision.route is route and decision.outcome in (Outcome.ALLOWED, Outcome.STEP_UP) else None
+    return decision.outcome if decision.compiled_route is route and decision.outcome in (Outcome.ALLOWED, Outcome.STEP_UP) else None
 
 
 def _mcp_outcome(route: CompiledRoute, request: PolicyRequest, decide: Decide) -> Outcome | None:

@@ -80,10 +80,10 @@ class Attestation:
 class ShadowOutcome:
     """Outcome under the shadow policy.
 
-    `route` is the deciding route, None if none matches.  `outcome` is an Outcome's value or AMBIGUOUS_PATH.
+    `compiled_route` is the deciding route, None if none matches.  `outcome` is an Outcome's value or AMBIGUOUS_PATH.
     """
 
-    route: CompiledRoute | None
+    compiled_route: CompiledRoute | None
     outcome: str
     reason: str
 
@@ -199,7 +199,7 @@ class Authorizer(ABC):
 class AuthorizePageContext(BrokerPageContext, Protocol):
     """Page context with the authorizer.
 
-    `configuration` is gateproject's ConfigurationStatus, and `in_force` is gateproject's ConfigProvenance.
+    `configuration` is gateproject's ConfigurationStatus, and `provenance` is gateproject's ConfigProvenance.
     """
 
     @property
@@ -207,7 +207,7 @@ class AuthorizePageContext(BrokerPageContext, Protocol):
     @property
     def configuration(self) -> Any: ...
     @property
-    def in_force(self) -> Any: ...
+    def provenance(self) -> Any: ...
     @property
     def readiness(self) -> Callable[[], ReadinessReport]: ...
 

@@ -154,7 +154,7 @@ def _failure(test: PolicyTest, options: Options, table: RouteTable) -> str:
     index = _index(decision, options)
     if _EXPECTED[decision.outcome] != test.expect:
         return f"fails{name}: expected {test.expect}, got {_EXPECTED[decision.outcome]}{_route_suffix(index, options)}: {_trace(decision)}"
-    if test.route is not None and test.route not in (index, decision.route.route.name if decision.route else None):
+    if test.route is not None and test.route not in (index, decision.compiled_route.route.name if decision.compiled_route else None):
         return f"fails{name}: expected route {test.route}, got{_route_suffix(index, options).removeprefix(' by')}"
     return ""
 
@@ -174,9 +174,9 @@ def _with_certificate(request: PolicyRequest, test: PolicyTest, table: RouteTabl
 
 
 def _index(decision: Decision, options: Options) -> int | None:
-    if decision.route is None:
+    if decision.compiled_route is None:
         return None
-    return next(index for index, route in enumerate(options.policy) if route is decision.route.route)
+    return next(index for index, route in enumerate(options.policy) if route is decision.compiled_route.route)
 
 
 def _route_suffix(index: int | None, options: Options) -> str:

@@ -77,6 +77,6 @@ class ExtAuthzDependencies:
 
 def require_same_route(authorization: AuthorizationResult, route_id: str) -> None:
     """Raise BrokerError if the data plane matched another route, because it forwards by its own match."""
-    decided_id = authorization.decision.route.id if authorization.decision.route is not None else ""
+    decided_id = authorization.decision.compiled_route.id if authorization.decision.compiled_route is not None else ""
     if route_id and route_id != decided_id:
         raise BrokerError("the data plane and authorize selected different routes. Configure both alike")

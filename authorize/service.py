@@ -139,7 +139,7 @@ class AuthorizeService(Authorizer):
         now = self._clock()
 
         async def identify() -> Identity | None:
-            route = authorization.decision.route
+            route = authorization.decision.compiled_route
             return await self._identify_if_possible(request, cookie_headers, now, route.route if route is not None else None)
 
         return await self._shadow.evaluate(request, authorization, now, identify, self._certificates)
@@ -151,7 +151,7 @@ class AuthorizeService(Authorizer):
     async def allowed_calls(
         self, request: PolicyRequest, authorization: AuthorizationResult, cookie_headers: Iterable[bytes], calls: Sequence[McpMessage]
     ) -> Sequence[bool]:
-        route, context, now = authorization.decision.route, authorization.decision.context, self._clock()
+        route, context, now = authorization.decision.compiled_route, authorization.decision.context, self._clock()
         if route is None or context is None or not authorization.decision.is_allowed or authorization.decision.is_preflight:
             return [False] * len(calls)
         identity = authorization.identity
@@ -161,7 +161,7 @@ class AuthorizeService(Authorizer):
         return [evaluate_route(context.request.with_message(call), identity, route, now).is_allowed for call in calls]
 
     async def credentials_for(self, authorization: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
-        route = authorization.decision.route
+        route = authorization.decision.compiled_route
         if route is None or not authorization.decision.is_allowed or authorization.decision.is_preflight:
             return ()
         return await self.credentials.headers_for(route, authorization.identity)
@@ -287,7 +287,7 @@ def _decision_expiry(decision: Decision, identity: Identity) -> float:
     account identity does not count, because it is rebuilt each hour.
     """
     expires_at = identity.expires_at if identity.is_provider_user or identity.has_oauth_token else math.inf
-    route, context = decision.route, decision.context
+    route, context = decision.compiled_route, decision.context
     if not identity.grants or route is None or context is None or (period := identity.grants.get(route.route.grant_key)) is None:
         return expires_at
     return (

@@ -73,11 +73,11 @@ async def processor_time(gate: Proxied) -> float:
 
 
 async def scrapes() -> bool:
-    in_force = ActiveRouteStatistics()
-    in_force.activate([recorded_statistics(f"route {number}") for number in range(ROUTES)])
+    active = ActiveRouteStatistics()
+    active.activate([recorded_statistics(f"route {number}") for number in range(ROUTES)])
     for number in range(ROUTES):
         metrics.http_server.labels("gate", f"app{number}.example.com", "GET", "200").observe(0.01, 100, 1000)
-    page = MetricsEndpoint("gate", lambda: in_force.families("gate"))
+    page = MetricsEndpoint("gate", lambda: active.families("gate"))
     spent, waits, quiet, size = [], [], [], 0
     for _ in range(SCRAPES):
         started = time.process_time()

@@ -49,7 +49,7 @@ class GatePageContext:
 
     services: Services
     configuration: ConfigurationStatus
-    in_force: ConfigProvenance
+    provenance: ConfigProvenance
     incoming: IncomingRequest
     at_authenticate_host: bool
     readiness: Callable[[], ReadinessReport]
@@ -108,7 +108,7 @@ class GateApplication:
 
     async def _respond(self, services: Services, proxy: ProxyService, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
         try:
-            handler = proxy.find_handler(incoming)
+            handler = proxy.parse_and_find_handler(incoming)
         except BadRequest as error:
             page_log = PageLog(incoming, send)
             await send_denial(
@@ -145,7 +145,7 @@ class GateApplication:
         context = GatePageContext(
             services,
             self._runtime.status,
-            self._runtime.in_force,
+            self._runtime.provenance,
             incoming,
             handler is RequestHandler.AUTHENTICATE_PAGES,
             self._runtime.readiness,

@@ -31,24 +31,24 @@ class Configuration(models.Model):
 class ConfigurationAdmin(TablelessAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         gate = page_context(request)
-        options, places, route_filter = gate.options, gate.in_force.places, request.GET.get("route", "").strip()
+        options, source_map, route_filter = gate.options, gate.provenance.source_map, request.GET.get("route", "").strip()
         routes = Paginator(search_routes(options.policy, route_filter), ROUTES_PER_PAGE).get_page(request.GET.get("p"))
         return self.page(
             request,
             "admin/gateproject/configuration.html",
             "Configuration",
-            in_force=gate.in_force,
-            groups=list(_groups(options, places)),
+            provenance=gate.provenance,
+            groups=list(_groups(options, source_map)),
             routes=routes,
-            shown_routes=[(route, effective_route(route, index, places)) for index, route in routes],
+            shown_routes=[(route, effective_route(route, index, source_map)) for index, route in routes],
             route_filter=route_filter,
             scope=describe_scope(options),
             **status_context(gate.configuration),
         )
 
 
-def _groups(options: Options, places: SourceMap) -> list[SettingGroup]:
-    every = effective_settings(options, places)
+def _groups(options: Options, source_map: SourceMap) -> list[SettingGroup]:
+    every = effective_settings(options, source_map)
     return [(title, [it for it in found if not it.is_default], [it for it in found if it.is_default]) for title, found in every]
 
 

@@ -4,7 +4,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-FIRST = 1
+PRIMARY = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,8 +12,8 @@ class WorkerProcess:
     """Worker process with its number, 1 to `count`. The first is the primary: it holds data broker, tables, directory and files.
 
     `directory` is private and has the sockets between the processes; `secret` authenticates them to each other. `listener` is the shared
-    socket of `address`. `turns` is the file of `foundation.telemetry.output.ProcessLock`. `life` is a pipe that closes when the
-    supervisor exits. From `news` the primary reads exits of other workers, one JSON object per line.
+    socket of `address`. `output_lock` is the file of `foundation.telemetry.output.ProcessLock`. `supervisor_alive` is a pipe that closes
+    when the supervisor exits. From the pipe `worker_exits` the primary reads exits of other workers, one JSON object per line.
     """
 
     number: int
@@ -21,13 +21,13 @@ class WorkerProcess:
     directory: Path
     secret: bytes
     listener: socket.socket
-    turns: int
-    life: int
-    news: int
+    output_lock: int
+    supervisor_alive: int
+    worker_exits: int
 
     @property
-    def is_first(self) -> bool:
-        return self.number == FIRST
+    def is_primary(self) -> bool:
+        return self.number == PRIMARY
 
     @property
     def broker_socket(self) -> Path:

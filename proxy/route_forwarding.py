@@ -101,7 +101,7 @@ class RouteForwarding:
         headers = self.headers.for_upstream(scope["headers"], downstream, sent_host, added_headers, verdict.withheld)
         use = ConnectionUse.SHARED
         if b"authorization" in incoming.headers:
-            use = connection_use(headers, is_http2=verdict.route.route.upstream_http2)
+            use = connection_use(headers, is_http2=verdict.compiled_route.route.upstream_http2)
         return OutgoingRequest(
             upstream=upstream,
             method=request.method,

@@ -80,7 +80,7 @@ class ProxyService:
         incoming.client_address = client_address(incoming, self._trusted)
         return incoming
 
-    def find_handler(self, incoming: IncomingRequest) -> RequestHandler:
+    def parse_and_find_handler(self, incoming: IncomingRequest) -> RequestHandler:
         """Parse the request and return its handler.  Raises BadRequest if it has more than one interpretation."""
         scope, headers = incoming.scope, incoming.headers
         incoming.request = parse_request(

@@ -96,7 +96,7 @@ class Forward:
     """Verdict that forwards a request.  The upstream receives the `identity_headers` and the upgrade `offer`, but not the `withheld`
     credentials of the client."""
 
-    route: CompiledRoute
+    compiled_route: CompiledRoute
     identity_headers: tuple[Header, ...]
     withheld: WithheldCredentials
     offer: Upgrade | None = None

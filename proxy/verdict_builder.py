@@ -47,7 +47,7 @@ class VerdictBuilder:
         self._identity_header_names = authorize.routes.identity_header_names
 
     def build(self, decision: RequestDecision, enforcer: Enforcer = Enforcer.EMBEDDED) -> Verdict:
-        incoming, authorization, compiled = decision.incoming, decision.authorization, decision.authorization.decision.route
+        incoming, authorization, compiled = decision.incoming, decision.authorization, decision.authorization.decision.compiled_route
         try:
             if enforcer is not Enforcer.EMBEDDED:
                 self._require_delegable(incoming, compiled, enforcer)
@@ -71,7 +71,7 @@ class VerdictBuilder:
             return self._denials.invalid_token(incoming, authorization)
         if not _can_redirect(incoming, enforcer):
             return self._denials.unauthorized(incoming, authorization)
-        compiled = authorization.decision.route
+        compiled = authorization.decision.compiled_route
         scheme = compiled.route.from_.scheme if compiled else "https"
         # With forward auth, the sign-in starts on the route's host, which detects loops as well.
         if enforcer is not Enforcer.FORWARD_AUTH and self.loops.is_looping(

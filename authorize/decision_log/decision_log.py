@@ -125,9 +125,9 @@ class DecisionLog:
         """
         if self._settings is None:
             return False
-        if decision is None or token_error or decision.outcome not in _SAMPLED or decision.route is None:
+        if decision is None or token_error or decision.outcome not in _SAMPLED or decision.compiled_route is None:
             return True
-        is_first = self._is_first(identity.user_id if identity else "", decision.route.id)
+        is_first = self._is_first(identity.user_id if identity else "", decision.compiled_route.id)
         differs = shadow_outcome is not None and shadow_outcome.outcome != decision.outcome.value
         return is_first or differs or self._chance() < self._settings.sample_rate
 

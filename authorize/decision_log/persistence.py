@@ -61,7 +61,7 @@ def _prune(settings: DecisionLogSettings, now: datetime) -> None:
 def build_row(entry: DecisionLogEntry, settings: DecisionLogSettings) -> Row:
     """Return the columns of LoggedDecision."""
     decision, identity, request = entry.decision, entry.identity, entry.request
-    route = decision.route.route if decision and decision.route else None
+    route = decision.compiled_route.route if decision and decision.compiled_route else None
     reason = decision_text.decisive_reason(decision) if decision else entry.error
     row: Row = {
         "request_id": entry.request_id,
@@ -103,7 +103,7 @@ def _build_snapshot(entry: DecisionLogEntry, settings: DecisionLogSettings) -> d
     if entry.token_error:
         snapshot["token_error"] = entry.token_error
     if shadow_outcome is not None:
-        name = route_name(shadow_outcome.route.route) if shadow_outcome.route else ""
+        name = route_name(shadow_outcome.compiled_route.route) if shadow_outcome.compiled_route else ""
         snapshot["shadow_outcome"] = {"outcome": shadow_outcome.outcome, "reason": shadow_outcome.reason, "route": name}
     return snapshot
 

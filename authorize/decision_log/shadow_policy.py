@@ -46,7 +46,7 @@ class ShadowPolicy:
         except BadRequest as error:
             return ShadowOutcome(None, AMBIGUOUS_PATH, error.operator_message)
         if route is None:
-            return None if enforced.decision.route is None else _to_outcome(NO_ROUTE)
+            return None if enforced.decision.compiled_route is None else _to_outcome(NO_ROUTE)
         if not route.route.has_shadow_rules:
             return None
         request = certificates.with_verification(request, route.client_ca, now)
@@ -58,12 +58,12 @@ class ShadowPolicy:
 
 
 def _to_outcome(decision: Decision) -> ShadowOutcome:
-    return ShadowOutcome(decision.route, decision.outcome.value, decision.trace[-1].reason.value if decision.trace else "")
+    return ShadowOutcome(decision.compiled_route, decision.outcome.value, decision.trace[-1].reason.value if decision.trace else "")
 
 
 def log_shadow_outcome(request_id: str, decision: Decision, identity: Identity | None, shadow_outcome: ShadowOutcome) -> None:
     """Count the shadow outcome, and log it if it differs from the enforced decision."""
-    route, enforced = route_name(shadow_outcome.route.route) if shadow_outcome.route else "", decision.outcome.value
+    route, enforced = route_name(shadow_outcome.compiled_route.route) if shadow_outcome.compiled_route else "", decision.outcome.value
     metrics.shadow_decisions.labels(route, shadow_outcome.outcome, enforced).inc()
     if shadow_outcome.outcome != enforced:
         user_id = identity.user_id if identity else ""

@@ -41,7 +41,7 @@ def explain(
     return {
         **_request_section(request, identity, options, now),
         "rules": decision_text.trace_rows_with_decisive(decision) if decision else [],
-        "route": decision.route.id if decision and decision.route else None,
+        "route": decision.compiled_route.id if decision and decision.compiled_route else None,
         "allowed": decision is not None and decision.is_allowed,
         "outcome": decision.outcome.value if decision else "bad request",
         "reason": reason,

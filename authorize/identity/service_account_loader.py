@@ -26,7 +26,7 @@ class _LoadedAccount:
     account: ServiceAccountRecord
     identity: Identity
     creators: tuple[tuple[str, int], ...]  # the accounts that created it, with their versions
-    life: int = 0  # of the replica that it was read from
+    replica_generation: int = 0  # of the replica that it was read from
 
 
 class ServiceAccountLoader:
@@ -53,16 +53,18 @@ class ServiceAccountLoader:
         return known.identity
 
     def _is_current(self, name: str, known: _LoadedAccount) -> bool:
-        is_account_current = known.life == self._replica.generation and known.version == self._replica.version(SERVICE_ACCOUNT, name)
+        is_account_current = known.replica_generation == self._replica.generation and known.version == self._replica.version(
+            SERVICE_ACCOUNT, name
+        )
         return is_account_current and all(version == self._replica.version(SERVICE_ACCOUNT, creator) for creator, version in known.creators)
 
     async def _load(self, name: str, now: float) -> _LoadedAccount | InvalidToken:
         self._known.pop(name, None)
-        life = self._replica.generation
+        replica_generation = self._replica.generation
         read = await _read(name, self._replica.get, now)
         if isinstance(read, InvalidToken):
             return read
-        known = self._known[name] = replace(read, life=life)
+        known = self._known[name] = replace(read, replica_generation=replica_generation)
         if len(self._known) > MAX_CACHED:
             del self._known[next(iter(self._known))]
         return known

@@ -29,7 +29,7 @@ class Decision:
     """
 
     outcome: Outcome
-    route: CompiledRoute | None
+    compiled_route: CompiledRoute | None
     trace: tuple[TraceStep, ...]
     context: EvaluationContext | None = None
 

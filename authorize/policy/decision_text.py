@@ -201,7 +201,7 @@ def trace_rows_with_decisive(decision: Decision) -> list[dict[str, Any]]:
 
 def remedies(decision: Decision) -> list[str]:
     """Return ways to be allowed, as far as rules determine them.  For administrators only, because it names listed values."""
-    route = decision.route
+    route = decision.compiled_route
     if route is None or decision.is_allowed:
         return []
     if decision.outcome is Outcome.CERTIFICATE:

@@ -11,7 +11,7 @@ def missing_scopes(decision: Decision) -> tuple[str, ...]:
     Empty if no rule evaluated a scope, or if another rule denies the request as well.  The policy itself decides it, because a scope may
     be required by a deny rule, by one of several allow rules, or together with others.
     """
-    context, route = decision.context, decision.route
+    context, route = decision.context, decision.compiled_route
     if decision.outcome is not Outcome.FORBIDDEN or context is None or route is None or route.route.mcp is None:
         return ()
     identity = context.identity

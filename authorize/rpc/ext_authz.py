@@ -162,7 +162,7 @@ def _calls_response(allowed: Sequence[bool]) -> pb.CheckResponse:
 
 def _outcome(authorization: AuthorizationResult) -> dict[str, Any]:
     decision = authorization.decision
-    return {"outcome": decision.outcome.name, "route": decision.route.id if decision.route is not None else ""}
+    return {"outcome": decision.outcome.name, "route": decision.compiled_route.id if decision.compiled_route is not None else ""}
 
 
 def _identity(identity: Identity | None) -> dict[str, Any] | None:

@@ -98,7 +98,7 @@ class RemoteAuthorizer(Authorizer):
     async def allowed_calls(
         self, request: PolicyRequest, authorization: AuthorizationResult, cookie_headers: Iterable[bytes], calls: Sequence[McpMessage]
     ) -> Sequence[bool]:
-        if (route := authorization.decision.route) is None or not authorization.decision.is_allowed or not calls:
+        if (route := authorization.decision.compiled_route) is None or not authorization.decision.is_allowed or not calls:
             return [False] * len(calls)
         extensions = {check_attributes.ROUTE: route.id, **check_attributes.mcp_calls_extension(calls)}
         allowed = str(_metadata(await self._call(request, cookie_headers, extensions)).get("allowed", ""))
@@ -107,7 +107,7 @@ class RemoteAuthorizer(Authorizer):
         return [mark == "1" for mark in allowed]
 
     async def credentials_for(self, authorization: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
-        route = authorization.decision.route
+        route = authorization.decision.compiled_route
         if (
             route is None
             or not authorization.decision.is_allowed

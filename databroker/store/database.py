@@ -35,7 +35,7 @@ class DatabaseStore:
         self._clock = clock
         self._threads = DatabaseExecutor(deadline)
         self._do = self._threads.run
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._last_poll, self._last_version = 0.0, 0
         self._closed = False
 
@@ -73,7 +73,7 @@ class DatabaseStore:
         while True:
             if self._closed:
                 raise BrokerError("the store is closed")
-            news = self._news
+            changed = self._changed
             version, compacted_version, rows = await self._do(partial(_changes, since))
             if not compacted_version <= since <= version:
                 raise ResyncRequired(version)
@@ -83,15 +83,15 @@ class DatabaseStore:
                     await asyncio.sleep(0)
             since = version if len(rows) < BATCH_SIZE else rows[-1].version
             if len(rows) < BATCH_SIZE:
-                await self._wait_for_news(news)
+                await self._wait_for_change(changed)
 
-    async def _wait_for_news(self, news: asyncio.Event) -> None:
+    async def _wait_for_change(self, changed: asyncio.Event) -> None:
         """Wait for new changes.  One reader at a time polls the version, and wakes the others if it has changed."""
         loop = asyncio.get_running_loop()
-        while not news.is_set():
+        while not changed.is_set():
             try:
                 async with asyncio.timeout_at(self._last_poll + POLL_INTERVAL):
-                    await news.wait()
+                    await changed.wait()
             except TimeoutError:
                 if loop.time() < self._last_poll + POLL_INTERVAL:
                     continue  # another reader is polling
@@ -132,8 +132,8 @@ class DatabaseStore:
         return (started_at + self._clock()) / 2 - server_time if connection.vendor == "postgresql" else 0.0
 
     def _wake_readers(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
 
 def _state() -> StoreState:

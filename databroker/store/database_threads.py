@@ -78,7 +78,7 @@ class DatabaseExecutor:
             if _is_readable(connection.connection.fileno()):
                 connection.close()
                 connection.ensure_connection()
-            connection.connection.until = until
+            connection.connection.deadline = until
         if (left := until - time.monotonic()) <= 0:
             raise OperationalError("timeout")
         if connection.vendor == "sqlite":

@@ -38,7 +38,7 @@ class MemoryStore:
         self._compacted_version = 0  # changes up to this version have left the log
         self._log: OrderedDict[int, RecordChange] = OrderedDict()
         self._last_change: dict[RecordKey, int] = {}
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._server_version = uuid.uuid4().hex
         self._leases: dict[str, tuple[Lease, float]] = {}  # with its expiry
         self._closed = False
@@ -80,7 +80,7 @@ class MemoryStore:
             if not self._compacted_version <= since <= self._version:
                 raise ResyncRequired(self._version)
             if since == self._version:
-                await self._news.wait()
+                await self._changed.wait()
                 continue
             since += 1
             if (change := self._log.get(since)) is not None:
@@ -167,5 +167,5 @@ class MemoryStore:
         self._wake_readers()
 
     def _wake_readers(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -56,7 +56,7 @@ class RedisStore:
         self._deadline = deadline
         self._pipeline = CommandPipeline(client.send, deadline)
         self._remembered_changes = remembered_changes
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._notified_version = 0
         self._listener: asyncio.Task[None] | None = None
         self._closed = False
@@ -93,7 +93,7 @@ class RedisStore:
         while True:
             if self._closed:
                 raise BrokerError("the store is closed")
-            news = self._news  # read before the query, so that a wake-up during it is not missed
+            changed = self._changed  # read before the query, so that a wake-up during it is not missed
             must_resync, reported_version, *found = await self._run(redis_scripts.CHANGES, since, BATCH_SIZE)
             version = int(reported_version)
             if must_resync:
@@ -107,7 +107,7 @@ class RedisStore:
                     await asyncio.sleep(0)
             if len(found) < 2 * BATCH_SIZE:
                 since = version
-                await self._wait_for_news(version, news)
+                await self._wait_for_change(version, changed)
 
     async def server_version(self) -> str:
         return str(await self._run(redis_scripts.EPOCH), "ascii")
@@ -144,11 +144,11 @@ class RedisStore:
         server_time = float(await self._run(redis_scripts.CLOCK))
         return (started_at + self._clock()) / 2 - server_time
 
-    async def _wait_for_news(self, version: int, news: asyncio.Event) -> None:
+    async def _wait_for_change(self, version: int, changed: asyncio.Event) -> None:
         if self._listener is None:
             self._listener = spawn(self._listen(), name="news of the kvstore")
         if version >= self._notified_version and not self._closed:
-            await news.wait()
+            await changed.wait()
 
     def _reset_listener_if_behind(self, version: int) -> None:
         """Restart the listener if the store was wiped: it waits for versions above those of the previous data."""
@@ -167,7 +167,7 @@ class RedisStore:
                 if not epoch:
                     epoch, self._notified_version = await self._check_eviction_policy(), 0
                     self._wake_readers()  # what they have read may be of an earlier epoch
-                if found := await self._read_news():
+                if found := await self._read_new_version():
                     self._notified_version = _parse_version(found)
                     self._wake_readers()
                 elif epoch != (epoch := await self.server_version()):
@@ -188,7 +188,7 @@ class RedisStore:
             log.warning("kvstore maxmemory-policy is not noeviction", policy=policy)
         return await self.server_version()
 
-    async def _read_news(self) -> Any:
+    async def _read_new_version(self) -> Any:
         """Run a blocking read on a separate connection, so that no other response waits for it."""
         block, stream = int(BLOCK_SECONDS * 1000), redis_scripts.KEYS[5]
         with self._translated_errors():
@@ -199,8 +199,8 @@ class RedisStore:
                 return found
 
     def _wake_readers(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def _run(self, script: str, *arguments: Any, keys: tuple[str, ...] = redis_scripts.KEYS) -> Any:
         try:

@@ -25,15 +25,15 @@ class ConfiguredCommand(GateCommand):
         parser.add_argument("-config", metavar="FILE", help=self.config_is)
 
 
-def configured() -> Options:
+def require_options() -> Options:
     """Return the configuration of the command. Raise CommandError if it is invalid."""
     if settings.GATE_CONFIG_ERROR is not None:
-        raise unusable(settings.GATE_CONFIG_ERROR)
+        raise config_command_error(settings.GATE_CONFIG_ERROR)
     options: Options = settings.GATE_OPTIONS
     return options
 
 
-def open_tables(options: Options) -> None:
+def prepare_tables(options: Options) -> None:
     """Prepare the admin's tables and audit log. Raise CommandError if this configuration has none or they are unavailable."""
     if options.services not in HAS_TABLES:
         raise CommandError(f"services is {options.services}. Use the configuration of authenticate, which has the audit log")
@@ -52,7 +52,7 @@ def command_line_user() -> str:
         return socket.gethostname()[:200]
 
 
-def unusable(error: ConfigError) -> CommandError:
+def config_command_error(error: ConfigError) -> CommandError:
     more = f" (and {len(error.problems) - 1} more; gate check prints all)" if len(error.problems) > 1 else ""
     what = "the configuration" if settings.GATE_CONFIG_PATH else f"{NO_FILE}; the environment"
     return CommandError(f"{what} has a problem: {error.problems[0]}{more}")

@@ -18,16 +18,16 @@ MAX_WAIT_SECONDS = 11.0
 
 
 class DeadlineConnection(psycopg.Connection[Any]):
-    """Connection that waits at most `max_wait_seconds` seconds, and not beyond `until` (monotonic clock).
+    """Connection that waits at most `max_wait_seconds` seconds, and not beyond `deadline` (monotonic clock).
 
     Then it raises OperationalError and closes.
     """
 
     max_wait_seconds = MAX_WAIT_SECONDS
-    until = inf
+    deadline = inf
 
     def wait(self, gen: Generator[Any, Any, Any], interval: float = 0.1, timeout: float | None = None) -> Any:
-        bound = max(0.0, min(inf if timeout is None else timeout, self.max_wait_seconds, self.until - time.monotonic()))
+        bound = max(0.0, min(inf if timeout is None else timeout, self.max_wait_seconds, self.deadline - time.monotonic()))
         ends = time.monotonic() + bound
         try:
             return super().wait(gen, interval, None if bound == inf else bound)

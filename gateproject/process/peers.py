@@ -33,7 +33,7 @@ class NoPeers:
         """Context of a reload; an error in it rolls back `prepare`."""
         return nullcontext()
 
-    async def prepare(self, services: Services, in_force: ConfigProvenance) -> None:
+    async def prepare(self, services: Services, provenance: ConfigProvenance) -> None:
         """Make the other processes build the same. Raise ConfigError if one fails."""
 
     async def commit(self) -> None:

@@ -85,9 +85,9 @@ class Reload:
                 await pending
         except Exception as error:  # every error is caught, so that the other steps run
             log.exception("configuration reload incomplete", component=part)
-            self.record_lag(part, f"{type(error).__name__}: {error}")
+            self.record_failure(part, f"{type(error).__name__}: {error}")
 
-    def record_lag(self, part: str, reason: str) -> None:
+    def record_failure(self, part: str, reason: str) -> None:
         """Record a reason; "" is none."""
         if not reason:
             return
@@ -99,7 +99,7 @@ class LastChange:
     """Last change of the configuration. `before` is the previous status; `found` are the first of `number` changes."""
 
     before: ConfigurationStatus
-    found: Sequence[ValueChange]
+    changes: Sequence[ValueChange]
     number: int
 
 
@@ -107,15 +107,15 @@ class LastChange:
 class ConfigProvenance:
     """Provenance of the active configuration; `waiting` are values of its file that require a restart."""
 
-    places: SourceMap = field(default_factory=SourceMap)
-    waiting: Sequence[ValueChange] = ()
+    source_map: SourceMap = field(default_factory=SourceMap)
+    pending_restart: Sequence[ValueChange] = ()
     last: LastChange | None = None
 
     def advance(self, running: Options, status: ConfigurationStatus, written: ConfigSnapshot, applied: Options) -> Self:
         """Return the provenance once `applied` replaces `running`: what was `written`, except values that require a restart."""
         unchanged = restart_required(written.options, running)
-        places = written.source_map.with_retained(unchanged, self.places)
-        before = ConfigSnapshot(running, self.places)
+        places = written.source_map.with_retained(unchanged, self.source_map)
+        before = ConfigSnapshot(running, self.source_map)
         found = list(diff_configs(before, ConfigSnapshot(applied, places)))
         last = LastChange(status, tuple(describe() for describe in found[:MAX_CHANGES]), len(found)) if found else self.last
         return type(self)(places, tuple(describe() for describe in diff_settings(before, written, unchanged)), last)

@@ -46,7 +46,7 @@ class RpcServices:
         if (channel := self._channel(options.databroker_service_url)) is not None:
             # A proxy only needs to know that a token record changed; the change stream omits its content.
             self.broker = RemoteBroker(channel, with_data=options.services != "proxy")
-        elif worker is not None and not worker.is_first:
+        elif worker is not None and not worker.is_primary:
             self.broker = RemoteBroker(RpcChannel(worker.broker_socket, options, self._local_secret))
 
     def _channel(self, url: Url | None) -> RpcChannel | None:
@@ -59,7 +59,7 @@ class RpcServices:
     def open(self, broker: BrokerClient, dependencies: ExtAuthzDependencies) -> None:
         """Bind the port of `grpc_address`, on the event loop that will run. Raise ConfigError if it is unavailable."""
         if self._worker is not None:
-            if not self._worker.is_first:
+            if not self._worker.is_primary:
                 return
             if self.broker is None:
                 self._local_server = RpcServer(self._options, self._local_secret)

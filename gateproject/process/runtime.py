@@ -4,7 +4,7 @@ import asyncio
 import signal
 import socket
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -59,7 +59,7 @@ log = structlog.get_logger(__name__)
 
 # An attrgetter, because every request calls it several times and a Python function is slower.
 _LISTENER_SETTINGS = attrgetter("services.listener")
-LOOK_EVERY = 1.0  # seconds between checks of the configuration's files
+CONFIG_POLL_INTERVAL = 1.0  # seconds between checks of the configuration's files
 
 
 def _note_configuration(options: Options) -> None:
@@ -79,7 +79,7 @@ class Runtime:
     peers: NoPeers = field(default_factory=NoPeers)
     services: Services = field(init=False)
     status: ConfigurationStatus = field(init=False)
-    in_force: ConfigProvenance = field(init=False)
+    provenance: ConfigProvenance = field(init=False)
     autocert: Autocert = field(default_factory=Autocert)
     _rpc: Rpc = field(init=False)
     databroker: DataBrokerService = field(init=False)
@@ -116,7 +116,7 @@ class Runtime:
         with background_build():
             self.services = self.builder.build(self.options, key=configuration and configuration.key(self.options.signing_key_algorithm))
         self.status = self._status_now()
-        self.in_force = configuration.deserialize_provenance() if configuration else ConfigProvenance(self.source.source_map)
+        self.provenance = configuration.deserialize_provenance() if configuration else ConfigProvenance(self.source.source_map)
         tracer.set_tracer(self.services.tracing)
         metrics.set_build_info(self.options.service_label, version())
         self.metrics_page = MetricsEndpoint(self.options.service_label, self._families, self.peers.collect_metrics)
@@ -273,7 +273,7 @@ class Runtime:
 
     async def _follow_configuration(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(CONFIG_POLL_INTERVAL)
             if not self._reloading.locked() and await asyncio.to_thread(self.source.has_changed):
                 await self.reload()
 
@@ -300,10 +300,10 @@ class Runtime:
         await self.peers.report(self.status)
 
     async def _reload(self) -> None:
-        services, in_force = await self._settled_services()
+        services, provenance = await self._settled_services()
         options = services.options
         cookies = cookie_settings(options)
-        await self.peers.prepare(services, in_force)
+        await self.peers.prepare(services, provenance)
         late = await self.envoy.prepare(options) if self.envoy is not None else ""
         try:
             metrics_socket = await self._metrics.rebind(options)
@@ -311,7 +311,7 @@ class Runtime:
             if self.envoy is not None:
                 self.envoy.rollback()
             raise
-        await self.swap(services, in_force, cookies, metrics_socket, late)
+        await self.swap(services, provenance, cookies, metrics_socket, late)
 
     async def _settled_services(self) -> tuple[Services, ConfigProvenance]:
         """Return the next services, built from files that are completely written. Raise ConfigError."""
@@ -323,17 +323,17 @@ class Runtime:
                 return made
 
     async def swap(
-        self, services: Services, in_force: ConfigProvenance, cookies: Mapping[str, object], metrics_socket: socket.socket | None, late: str
+        self, services: Services, provenance: ConfigProvenance, cookies: dict[str, object], metrics_socket: socket.socket | None, late: str
     ) -> None:
         options = services.options
-        old, self.services, self.options, self.in_force = self.services, services, options, in_force
+        old, self.services, self.options, self.provenance = self.services, services, options, provenance
         self.status = self._status_now()
         for name, value in cookies.items():
             setattr(settings, name, value)
         if self.peers.is_primary:
             _note_configuration(options)
         reload = Reload()
-        reload.record_lag("envoy", late)
+        reload.record_failure("envoy", late)
         # The configuration is reported as active only after every worker uses it.
         await asyncio.gather(self.peers.commit(), self._apply(old, services, metrics_socket, reload))
         self.status = self.status.with_degradation(reload.problems, options.service_label)
@@ -375,8 +375,8 @@ class Runtime:
         with background_build():
             written = self.source.load()
             options = keep_restart_only_values(written, self.options)
-            in_force = self.in_force.advance(self.options, self.status, ConfigSnapshot(written, self.source.source_map), options)
-            return self.builder.build(options, self.services), in_force
+            provenance = self.provenance.advance(self.options, self.status, ConfigSnapshot(written, self.source.source_map), options)
+            return self.builder.build(options, self.services), provenance
 
     async def stop(self) -> None:
         await self.peers.stop()

@@ -72,7 +72,7 @@ async def _check_secret(options: Options) -> None:
 def runtime_from_settings() -> Runtime:
     """Return the runtime of the loaded configuration; exit if it has problems."""
     worker = settings.GATE_WORKER
-    install_non_blocking_output(None if worker is None else worker.turns)
+    install_non_blocking_output(None if worker is None else worker.output_lock)
     with exit_on_config_error():
         if settings.GATE_CONFIG_ERROR is not None:
             raise settings.GATE_CONFIG_ERROR

@@ -92,7 +92,11 @@ class ExtAuthzServer:
         service = self._service()
         plane, pipeline = service.data_plane, service.data_plane.pipeline
         incoming = service.build_incoming(head.scope(self._scheme))
-        if service.find_handler(incoming) is not RequestHandler.DATA_PLANE or incoming.is_connect or b"upgrade" in incoming.headers:
+        if (
+            service.parse_and_find_handler(incoming) is not RequestHandler.DATA_PLANE
+            or incoming.is_connect
+            or b"upgrade" in incoming.headers
+        ):
             return None
         if not self._active_requests.can_reset or head.downstream.peer is None or is_misdirected(service, incoming, head.downstream):
             return None
@@ -103,19 +107,21 @@ class ExtAuthzServer:
         verdict = pipeline.verdicts.build(decision)
         if not isinstance(verdict, Forward):
             return None
-        if verdict.route.route.mcp is not None:
+        if verdict.compiled_route.route.mcp is not None:
             return None  # policy compares the message, which only gate reads
-        is_http2 = verdict.route.route.upstream_http2
+        is_http2 = verdict.compiled_route.route.upstream_http2
         # If a HEAD response has a body, Envoy takes it for the next response on that connection.
         is_head = head.method == b"HEAD"
         if not is_http2 and (is_head or head.is_ambiguous or incoming.accepts_event_stream or (head.has_body and not head.can_buffer)):
             # gate streams a large body without losing an early response, sees the original header bytes, and can distinguish a stream from
             # a client that does not read. It does not support HTTP/2 upstreams.
             return None
-        if not is_http2 and (plane.forwarding_table.allows_long_idle(verdict.route) or is_shared(service, incoming, head.downstream)):
+        if not is_http2 and (
+            plane.forwarding_table.allows_long_idle(verdict.compiled_route) or is_shared(service, incoming, head.downstream)
+        ):
             return None  # gate allows slow responses, and can end a single request of a connection
         outgoing = await plane.build_upstream_request(decision, verdict)
-        cluster = self._find_cluster(outgoing.upstream, verdict.route.route)
+        cluster = self._find_cluster(outgoing.upstream, verdict.compiled_route.route)
         if cluster is None or (outgoing.connection_use and not is_http2):
             return None  # gate dedicates a connection, or tracks whether the connection is authenticated
         decision = await pipeline.record_decision(decision, context)

@@ -175,8 +175,8 @@ def _request_fields(incoming: IncomingRequest, status: int | None) -> dict[str, 
 def decision_fields(decision: Decision) -> dict[str, object]:
     """Return the access-log fields of a decision."""
     return {
-        "route": decision.route.id if decision.route else "",
-        "route_name": (decision.route.route.name or "") if decision.route else "",
+        "route": decision.compiled_route.id if decision.compiled_route else "",
+        "route_name": (decision.compiled_route.route.name or "") if decision.compiled_route else "",
         "outcome": decision.outcome.value,
         "reason": decision.trace[-1].reason.value if decision.trace else "",
     }

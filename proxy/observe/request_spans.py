@@ -55,11 +55,11 @@ def name_builtin_span(request: PolicyRequest) -> None:
 
 def decision_attributes(decision: Decision) -> Attributes:
     reason = decision.trace[-1].reason.value if decision.trace else ""
-    name = (decision.route.route.name or "") if decision.route else ""
+    name = (decision.compiled_route.route.name or "") if decision.compiled_route else ""
     return {
         "gate.outcome": decision.outcome.value,
         "gate.reason": reason,
-        "gate.route": decision.route.id if decision.route else "",
+        "gate.route": decision.compiled_route.id if decision.compiled_route else "",
         "gate.route_name": name,
     }
 
@@ -77,8 +77,8 @@ def finish_root_span(incoming: IncomingRequest, authorization: AuthorizationResu
     span.set_attributes(_request_attributes(request))
     if authorization is not None:
         span.set_attributes(decision_attributes(authorization.decision))
-        if authorization.decision.route is not None:
-            span.set_name(f"{_normalize_method(request.method)} {span_route(authorization.decision.route)}")
+        if authorization.decision.compiled_route is not None:
+            span.set_name(f"{_normalize_method(request.method)} {span_route(authorization.decision.compiled_route)}")
     if status is not None:
         set_status(span, status)
     if is_error:

@@ -89,7 +89,7 @@ class EmbeddedDataPlane:
 
         Raises UpstreamCredentialsUnavailable, NoHealthyUpstream, and BadRequest if the request can't be forwarded.
         """
-        forwarding = self.forwarding_table.for_route(verdict.route)
+        forwarding = self.forwarding_table.for_route(verdict.compiled_route)
         credentials: tuple[Header, ...] = ()
         if forwarding.injects_credentials:
             credentials = await self.pipeline.authorizer.credentials_for(
@@ -100,7 +100,7 @@ class EmbeddedDataPlane:
 
     async def _save_form(self, decision: RequestDecision, receive: Receive) -> SavedForm | NotSaved | None:
         # Because only Envoy forwards to upstream_http2 routes, this data plane could not replay the form.
-        incoming, route = decision.incoming, decision.authorization.decision.route
+        incoming, route = decision.incoming, decision.authorization.decision.compiled_route
         is_replayable = route is None or not route.route.upstream_http2
         return await self.saved_forms.save(incoming, receive, decision.now, is_replayable=is_replayable)
 
@@ -110,7 +110,7 @@ class EmbeddedDataPlane:
         incoming, offer, upgrade_handler = decision.incoming, verdict.offer, None
         if incoming.is_connect:
             return await self._tunnel_tcp(decision, verdict, receive)
-        if verdict.route.route.upstream_http2:
+        if verdict.compiled_route.route.upstream_http2:
             raise EnvoyUnavailable("only Envoy forwards to upstream_http2 routes, and it did not take this request")
         take_over = _takeover_extension(incoming)["take_over"] if offer is not None else None
         outgoing = await self.build_upstream_request(decision, verdict)
@@ -130,7 +130,7 @@ class EmbeddedDataPlane:
         return result
 
     def _list_filter(self, context: RequestContext, decision: RequestDecision, outgoing: OutgoingRequest, send: Send) -> ListFilter | None:
-        incoming, compiled = decision.incoming, decision.authorization.decision.route
+        incoming, compiled = decision.incoming, decision.authorization.decision.compiled_route
         is_get = incoming.request.method == "GET"
         if compiled is None or not needs_filter(compiled.route, incoming.request.method, incoming.request.mcp):
             return None
@@ -160,7 +160,7 @@ class EmbeddedDataPlane:
 
     async def _tunnel_tcp(self, decision: RequestDecision, verdict: Forward, receive: Receive) -> ForwardResult:
         """Tunnel a CONNECT to the route's upstream.  The request never selects the address, so gate is no open relay."""
-        incoming, compiled = decision.incoming, verdict.route
+        incoming, compiled = decision.incoming, verdict.compiled_route
         tunnel = _takeover_extension(incoming)
         if self.streams.count_tunnels(decision.session_id, incoming.peer) >= MAX_TUNNELS_PER_CLIENT:
             raise TooManyTunnels(f"{MAX_TUNNELS_PER_CLIENT} tunnels are already open")
@@ -184,9 +184,9 @@ class EmbeddedDataPlane:
         return StreamTracking(self.streams, decision, selection, statistics)
 
     def _record_no_healthy_upstream(self, decision: RequestDecision | None) -> None:
-        if decision is None or decision.authorization.decision.route is None:
+        if decision is None or decision.authorization.decision.compiled_route is None:
             return
-        if (statistics := self.forwarding_table.for_route(decision.authorization.decision.route).statistics) is not None:
+        if (statistics := self.forwarding_table.for_route(decision.authorization.decision.compiled_route).statistics) is not None:
             statistics.record_none_healthy(NoHealthyUpstream.status)
 
     def _hash_key(self, cluster: Cluster | None, decision: RequestDecision) -> str:

@@ -53,14 +53,17 @@ class ExtAuthzResponder(CheckResponder):
             return verdict
         self._pipeline.recorder.report_session_activity(decision)
         return OkResponse(
-            decision.authorization.decision.outcome, verdict.route.id, verdict.identity_headers, *self._header_mutations(request, verdict)
+            decision.authorization.decision.outcome,
+            verdict.compiled_route.id,
+            verdict.identity_headers,
+            *self._header_mutations(request, verdict),
         )
 
     def _header_mutations(self, request: EnvoyRequest, verdict: Forward) -> tuple[tuple[Header, ...], tuple[bytes, ...]]:
         """Return (headers that replace the client's, names of headers to remove)."""
         names, reserved = _classify_names(tuple([name for name, _ in request.headers]))
         identity_names = {name for name, _ in verdict.identity_headers}
-        route_identity_names = {fold(name) for name in self._identity_header_names.headers_for(verdict.route.route)}
+        route_identity_names = {fold(name) for name in self._identity_header_names.headers_for(verdict.compiled_route.route)}
         untrusted = {*reserved, *(name for name in names if fold(name) in route_identity_names)}
         removed = [name for name in untrusted if name not in identity_names]
         replaced: list[Header] = []

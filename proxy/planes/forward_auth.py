@@ -109,12 +109,12 @@ class ForwardAuth:
         An absent identity header has an empty value, which replaces the client's header of that name.
         """
         identity_headers, incoming = dict(verdict.identity_headers), decision.incoming
-        names = (*self._authorize.identity_header_names, *reserved_headers(verdict.route.route))
+        names = (*self._authorize.identity_header_names, *reserved_headers(verdict.compiled_route.route))
         headers: Headers = [(name, identity_headers.get(name, b"")) for name in names]
         headers += [
             pair for pair in self._headers.remaining_credentials(incoming.scope["headers"], verdict.withheld) if pair[0] not in names
         ]
-        return [*headers, (b"x-request-id", incoming.request_id.encode()), *self._cache_headers(decision, verdict.route)]
+        return [*headers, (b"x-request-id", incoming.request_id.encode()), *self._cache_headers(decision, verdict.compiled_route)]
 
     def _cache_headers(self, decision: RequestDecision, route: CompiledRoute) -> Headers:
         seconds, identity = self._cache_seconds, decision.authorization.identity

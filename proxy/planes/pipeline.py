@@ -50,7 +50,7 @@ class AuthorizationPipeline:
             authorization = await (pending if active_span() is None else authorize_span(pending))
         finally:
             context.decision_seconds = time.perf_counter() - started_at
-        if (route := authorization.decision.route) is not None and route.route.mcp is not None:
+        if (route := authorization.decision.compiled_route) is not None and route.route.mcp is not None:
             incoming.is_mcp = is_mcp_endpoint(route.route, incoming.request.path)
         context.decision = decision = RequestDecision(incoming, authorization, self.clock(), change_count)
         return decision

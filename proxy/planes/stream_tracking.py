@@ -56,7 +56,7 @@ class StreamTracking:
 def open_stream(streams: OpenStreams, decision: RequestDecision) -> Stream:
     """Open the stream of a forwarded request.  The caller must close it with `streams.close`."""
     # Because no record is deleted when a token expires, only the clock can end its stream.
-    identity, route = decision.authorization.identity, decision.authorization.decision.route
+    identity, route = decision.authorization.identity, decision.authorization.decision.compiled_route
     is_token = identity is not None and identity.has_oauth_token
     expires_by_time = is_token or (route is not None and route.is_time_dependent)
     return streams.open(

@@ -80,7 +80,7 @@ class Denials:
         decision, cors = authorization.decision, self._cors(incoming, authorization.decision)
         match decision.outcome:
             case Outcome.FORBIDDEN:
-                route_message = decision.route.route.refusal_message if decision.route is not None else None
+                route_message = decision.compiled_route.route.refusal_message if decision.compiled_route is not None else None
                 advice = _advice_for(authorization.identity, route_message or FORBIDDEN_ADVICE)
                 challenge = denied_token_challenge(authorization, incoming.request.host_port)
                 refusal = Deny(
@@ -103,7 +103,8 @@ class Denials:
 
     def invalid_token(self, incoming: IncomingRequest, authorization: AuthorizationResult) -> Deny:
         challenge = (
-            resource_challenge(authorization.decision.route, incoming.request.host_port, error="invalid_token") or authorization.challenge
+            resource_challenge(authorization.decision.compiled_route, incoming.request.host_port, error="invalid_token")
+            or authorization.challenge
         )
         return Deny(401, INVALID_TOKEN, INVALID_TOKEN_ADVICE, challenge, extra_headers=self._cors(incoming, authorization.decision))
 
@@ -111,9 +112,9 @@ class Denials:
         """Return the 401 for a client that can't be redirected to sign-in: a script, a client application or another proxy."""
         decision = authorization.decision
         reason, challenge = NOT_SIGNED_IN, auth_challenges.UNAUTHENTICATED
-        if decision.outcome is Outcome.STEP_UP and decision.route is not None:
+        if decision.outcome is Outcome.STEP_UP and decision.compiled_route is not None:
             reason = user_message(decision)
-            challenge = step_up_challenge(decision.route.route, decision.trace[-1].reason.value)
+            challenge = step_up_challenge(decision.compiled_route.route, decision.trace[-1].reason.value)
         elif incoming.is_connect:
             # docs/guides/tcp.md describes the client's next step.
             error = "invalid_token" if request_credentials.has_gate_token(incoming.request) else ""
@@ -122,7 +123,7 @@ class Denials:
             is_invalid = request_credentials.has_gate_token(incoming.request)
             challenge = auth_challenges.INVALID_TOKEN if is_invalid else challenge
             error = "invalid_token" if is_invalid else ""
-            challenge = resource_challenge(decision.route, incoming.request.host_port, error=error) or challenge
+            challenge = resource_challenge(decision.compiled_route, incoming.request.host_port, error=error) or challenge
         advice = TUNNEL_ADVICE.format(incoming.request.host_port) if incoming.is_connect else SIGN_IN_ADVICE
         return Deny(401, reason, advice, challenge, extra_headers=self._cors(incoming, decision))
 
@@ -140,13 +141,13 @@ class Denials:
 
     def _switch_account_link(self, incoming: IncomingRequest, authorization: AuthorizationResult) -> tuple[str, str]:
         """Return the link to the confirmation of sign-out.  The next sign-in leads back to the requested URL."""
-        route = authorization.decision.route
+        route = authorization.decision.compiled_route
         target = requested_url(incoming, route.route.from_.scheme if route is not None else "https")
         return (Message("Sign in as another user"), f"{self._sign_out_url}?{urlencode({'gate_redirect_uri': target})}")
 
     def _access_request_link(self, authorization: AuthorizationResult) -> tuple[tuple[str, str], ...]:
         """Return the link to request access, for signed-in users if access could be granted: a deny rule prevents it."""
-        route, identity = authorization.decision.route, authorization.identity
+        route, identity = authorization.decision.compiled_route, authorization.identity
         if route is None or identity is None or is_denied(authorization.decision) or not may_request(route.route, identity):
             return ()
         return ((Message("Request access"), f"{self._access_request_url}{self._links.link_id(route.route)}"),)
@@ -156,8 +157,8 @@ class Denials:
         origin = incoming.header(b"origin")
         if not origin or incoming.is_navigation:
             return []
-        route_allows = decision.route is not None and decision.route.route.cors_allow_preflight
-        if decision.route is not None and decision.route.route.mcp is not None and not route_allows:
+        route_allows = decision.compiled_route is not None and decision.compiled_route.route.cors_allow_preflight
+        if decision.compiled_route is not None and decision.compiled_route.route.mcp is not None and not route_allows:
             # A client in a browser must learn where to get a token.  Without credentials, any origin may read that.
             return [(b"access-control-allow-origin", b"*"), (b"access-control-expose-headers", EXPOSED_TO_AGENTS)]
         if not (route_allows or self._authorize.is_route_origin(origin)):

@@ -27,7 +27,7 @@ def denied_token_challenge(authorization: AuthorizationResult, host_port: str) -
     A token of gate whose missing scopes would allow the request may be replaced with one that has them (RFC 6750 3.1).  The challenge
     also has the token's own scopes, because clients ask for exactly what a challenge names.
     """
-    identity, route = authorization.identity, authorization.decision.route
+    identity, route = authorization.identity, authorization.decision.compiled_route
     if identity is None or not identity.client_id or route is None:
         return auth_challenges.INSUFFICIENT_SCOPE if authorization.withheld_credentials is WithheldCredentials.AUTHORIZATION else ""
     if not authorization.missing_scopes:

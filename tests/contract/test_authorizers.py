@@ -200,7 +200,7 @@ async def test_request_selects_route_and_decision(world, requested, outcome):
     authorization = await world.authorizer.check(requested, world.cookie())
     assert authorization.decision.outcome is outcome
     expected = world.authorizer.routes.match(requested)
-    assert authorization.decision.route is expected
+    assert authorization.decision.compiled_route is expected
     assert authorization.decision.is_preflight == (requested.method == "OPTIONS")
 
 
@@ -234,12 +234,12 @@ async def test_admin_shows_session_groups_and_claims(world):
 async def test_credentials_only_on_their_route(world):
     requested = request("/cluster")
     authorization = await world.authorizer.check(requested, world.cookie())
-    assert world.authorizer.injects_credentials(authorization.decision.route)
+    assert world.authorizer.injects_credentials(authorization.decision.compiled_route)
     found = await world.authorizer.credentials_for(authorization, requested, world.cookie())
     assert found == ((b"authorization", b"Bearer the-token"), (b"impersonate-user", b"ann@corp.com"))
     assert b"the-token" not in b"".join(value for _, value in authorization.identity_headers)
     plain = await world.authorizer.check(request("/"), world.cookie())
-    assert not world.authorizer.injects_credentials(plain.decision.route)
+    assert not world.authorizer.injects_credentials(plain.decision.compiled_route)
     assert await world.authorizer.credentials_for(plain, request("/"), world.cookie()) == ()
 
 
@@ -248,7 +248,7 @@ async def test_missing_required_claim_has_the_same_error(world):
         await world.authorizer.check(request("/named"), world.cookie())
     requested = request("/tokens")
     authorization = await world.authorizer.check(requested, world.cookie())
-    assert world.authorizer.injects_credentials(authorization.decision.route)
+    assert world.authorizer.injects_credentials(authorization.decision.compiled_route)
     with pytest.raises(UpstreamCredentialsUnavailable, match="no data broker") as refused:
         await world.authorizer.credentials_for(authorization, requested, world.cookie())
     assert not isinstance(refused.value, NoIdentity)

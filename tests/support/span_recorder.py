@@ -30,7 +30,7 @@ class SpanRecorder:
         return self.spans
 
     @contextmanager
-    def in_force(self) -> Iterator[None]:
+    def installed(self) -> Iterator[None]:
         tracer.set_tracer(self.tracer)
         try:
             yield

@@ -11,7 +11,7 @@ from databroker.claims import ProviderClaims
 from databroker.projection.projection_verifier import ProjectionVerifier
 from foundation.errors import BrokerError
 from gateproject.management.broker_access import open_broker
-from gateproject.management.configured_command import ConfiguredCommand, configured, open_tables
+from gateproject.management.configured_command import ConfiguredCommand, prepare_tables, require_options
 
 MAX_LINES = 100
 
@@ -24,8 +24,8 @@ class Command(ConfiguredCommand):
         parser.add_argument("--repair", action="store_true", help="rewrite differing rows; records are never changed")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
-        options = configured()
-        open_tables(options)
+        options = require_options()
+        prepare_tables(options)
         try:
             is_right = asyncio.run(self._check(options, arguments["repair"]))
         except BrokerError as error:

@@ -12,7 +12,7 @@ from django.core.management.base import CommandParser
 from gateproject.management.gate_command import GateCommand
 from gateproject.management.monitoring_client import metrics_address, page
 
-LOOK_EVERY = 0.2  # seconds between attempts while it waits
+POLL_INTERVAL = 0.2  # seconds between attempts while it waits
 
 
 class Command(GateCommand):
@@ -30,7 +30,7 @@ class Command(GateCommand):
             status, text = page(address, "/readyz")
             if status == 200 or time.monotonic() >= ends:
                 break
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_INTERVAL)
         self.stdout.write(text.rstrip("\n"))
         if status != 200:
             sys.exit(1)

@@ -14,7 +14,7 @@ from databroker.models import Session, User
 from databroker.records import SESSION
 from foundation.errors import BrokerError
 from gateproject.management.broker_access import open_broker, users_by_email
-from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, open_tables
+from gateproject.management.configured_command import ConfiguredCommand, command_line_user, prepare_tables, require_options
 
 ALL_USERS = "all users"
 
@@ -30,8 +30,8 @@ class Command(ConfiguredCommand):
         chosen.add_argument("--all", action="store_true", help="all sessions of all users")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
-        options = configured()
-        open_tables(options)
+        options = require_options()
+        prepare_tables(options)
         try:
             ended = asyncio.run(_end(options, arguments["session"], arguments["user"] or []))
         except BrokerError as error:

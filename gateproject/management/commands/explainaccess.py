@@ -37,7 +37,7 @@ from config.options import Options
 from databroker.admin.directory_run_admin import describe_last_success
 from foundation.errors import BrokerError, ConfigError
 from gateproject.management.broker_access import open_broker, users_by_email
-from gateproject.management.configured_command import ConfiguredCommand, configured, unusable
+from gateproject.management.configured_command import ConfiguredCommand, config_command_error, require_options
 
 NOT_RECORDED = "No user with this address or id is recorded: evaluated as a user with nothing else."
 MCP_OPTIONS = {
@@ -121,11 +121,11 @@ class Command(ConfiguredCommand):
 
 def current_routes() -> tuple[Options, RouteTable]:
     """Return the routes of the command's configuration. Raise CommandError if it is invalid."""
-    options = configured()
+    options = require_options()
     try:
         return options, route_table(options)
     except ConfigError as error:
-        raise unusable(error) from None
+        raise config_command_error(error) from None
 
 
 def _logged(request_id: str, options: Options) -> Explanation:

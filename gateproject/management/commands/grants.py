@@ -30,7 +30,7 @@ from foundation.email_address import display_name
 from foundation.errors import BrokerError
 from foundation.readiness import format_utc
 from gateproject.management.broker_access import open_broker, users_by_email
-from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, open_tables
+from gateproject.management.configured_command import ConfiguredCommand, command_line_user, prepare_tables, require_options
 
 LINKED = f"{VERIFIED_EMAIL}/"
 Held = tuple[UserGrants, AccessGrant]
@@ -56,8 +56,8 @@ class Command(ConfiguredCommand):
         chosen.add_argument("--all", action="store_true", help="all temporary access")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
-        options = configured()
-        open_tables(options)
+        options = require_options()
+        prepare_tables(options)
         try:
             asyncio.run(getattr(self, f"_{arguments['action']}")(options, arguments))
         except AccessError as error:

@@ -9,7 +9,7 @@ from databroker.records import RECORD_TYPES
 from databroker.store.factory import open_store
 from databroker.store.sealed import KEY_CHECK_TYPE, SealedStore
 from foundation.errors import BrokerError
-from gateproject.management.configured_command import ConfiguredCommand, configured
+from gateproject.management.configured_command import ConfiguredCommand, require_options
 
 AT_ONCE = 200
 
@@ -18,7 +18,7 @@ class Command(ConfiguredCommand):
     help = "Re-encrypt every stored record with the first key of shared_secret. It can run while gate runs, and be interrupted."
 
     def handle(self, *args: Any, **arguments: Any) -> None:
-        store = open_store(configured())
+        store = open_store(require_options())
         if not isinstance(store, SealedStore):
             self.stdout.write("databroker_storage_type is memory: records are not encrypted")
             return

@@ -28,7 +28,7 @@ from databroker.service_account_store import (
 from foundation.errors import BrokerError
 from foundation.readiness import format_utc
 from gateproject.management.broker_access import open_broker
-from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, open_tables
+from gateproject.management.configured_command import ConfiguredCommand, command_line_user, prepare_tables, require_options
 
 
 class Command(ConfiguredCommand):
@@ -55,8 +55,8 @@ class Command(ConfiguredCommand):
         revoke.add_argument("--created", action="store_true", help="also revoke the accounts that it created through the API, recursively")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
-        options = configured()
-        open_tables(options)
+        options = require_options()
+        prepare_tables(options)
         try:
             getattr(self, f"_{arguments['action']}")(options, arguments)
         except AccountError as error:

@@ -19,7 +19,7 @@ from config.provider_config import ProviderConfig
 from databroker.records import DIRECTORY_USER, DirectoryRunRecord, DirectoryUser
 from foundation.errors import BrokerError
 from gateproject.management.broker_access import open_broker
-from gateproject.management.configured_command import ConfiguredCommand, configured
+from gateproject.management.configured_command import ConfiguredCommand, require_options
 
 MAX_LINES = 500
 BAR = 30
@@ -38,7 +38,7 @@ class Command(ConfiguredCommand):
         super().add_arguments(parser)
 
     def handle(self, *args: Any, **arguments: Any) -> None:
-        options = configured()
+        options = require_options()
         self._as_json, self._dry_run, documents, errors = arguments["json"], arguments["dry_run"], dict[str, Any](), list[str]()
         has_several = options.identity_providers is not None
         for provider in _providers(options, arguments["provider"]):

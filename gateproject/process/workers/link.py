@@ -210,14 +210,14 @@ class PrimaryConnection:
             writer.close()
 
 
-def terminate_when_closed(life: int, loop: asyncio.AbstractEventLoop) -> None:
+def terminate_when_closed(supervisor_alive: int, loop: asyncio.AbstractEventLoop) -> None:
     """Stop, as by SIGTERM, when the process at the other end of the pipe exits."""
 
     def over() -> None:
-        loop.remove_reader(life)
+        loop.remove_reader(supervisor_alive)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    loop.add_reader(life, over)
+    loop.add_reader(supervisor_alive, over)
 
 
 async def follow_lines(news: int, on_line: Callable[[bytes], None]) -> None:

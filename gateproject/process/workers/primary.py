@@ -21,7 +21,7 @@ from gateproject.process.workers.link import WorkerConnection, WorkerConnections
 from gateproject.process.workers.metrics_aggregator import MetricsAggregator
 from gateproject.process.workers.supervisor import READY_SIGNAL
 from gateproject.process.workers.worker_configuration import WorkerConfiguration
-from gateproject.worker_process import FIRST, WorkerProcess
+from gateproject.worker_process import PRIMARY, WorkerProcess
 
 log = structlog.get_logger(__name__)
 
@@ -55,15 +55,15 @@ class PrimaryPeers(NoPeers):
     async def collect_metrics(self, own: MetricFamilies) -> MetricFamilies:
         answers = await self._links.request_all("metrics", None, METRICS_SECONDS)
         reported = {link.number: families for link, families in answers.items() if not isinstance(families, WorkerUnavailable)}
-        return await asyncio.to_thread(self._sum.aggregate, {FIRST: own, **reported})
+        return await asyncio.to_thread(self._sum.aggregate, {PRIMARY: own, **reported})
 
     async def start(self, runtime: Runtime, start_parts: Callable[[], Awaitable[None]]) -> None:
         self._runtime = runtime
         metrics.workers_serving.set_function(lambda: 1 + len(self._links.serving))
-        terminate_when_closed(self.worker.life, asyncio.get_running_loop())
+        terminate_when_closed(self.worker.supervisor_alive, asyncio.get_running_loop())
         await start_parts()
         await self._links.start(self.worker.workers_socket)
-        runtime.run_in_background(follow_lines(self.worker.news, self._log_exit), "worker exits")
+        runtime.run_in_background(follow_lines(self.worker.worker_exits, self._log_exit), "worker exits")
         self._has_started.set()
 
     def on_ready(self, runtime: Runtime) -> None:
@@ -87,7 +87,7 @@ class PrimaryPeers(NoPeers):
         """Return what a worker starts with, including the options of the start."""
         runtime, key = self._runtime, self._runtime.services.signing_key
         return await asyncio.to_thread(
-            WorkerConfiguration.written, runtime.options, settings.GATE_OPTIONS, runtime.status, runtime.in_force, key
+            WorkerConfiguration.serialize, runtime.options, settings.GATE_OPTIONS, runtime.status, runtime.provenance, key
         )
 
     @asynccontextmanager
@@ -99,11 +99,11 @@ class PrimaryPeers(NoPeers):
                 await self._links.request_all("forget", None, COMMIT_SECONDS)
                 raise
 
-    async def prepare(self, services: Services, in_force: ConfigProvenance) -> None:
+    async def prepare(self, services: Services, provenance: ConfigProvenance) -> None:
         """Prepare all or none: every worker has built the configuration, or all discard it."""
         await self._kill_unresponsive("here", PING_SECONDS)  # so that a suspended worker does not delay the others
         status, key = ConfigurationStatus.from_watcher(self._runtime.source), services.signing_key
-        written = await asyncio.to_thread(WorkerConfiguration.written, services.options, self._runtime.options, status, in_force, key)
+        written = await asyncio.to_thread(WorkerConfiguration.serialize, services.options, self._runtime.options, status, provenance, key)
         answers = await self._links.request_all("prepare", written, PREPARE_SECONDS)
         problems: dict[str, Problem] = {}
         for link, answer in answers.items():

@@ -22,7 +22,7 @@ import structlog
 from config.options import Options
 from foundation.backoff import backoff_delay
 from foundation.system.fd_limit import raise_limit
-from gateproject.worker_process import FIRST, WorkerProcess
+from gateproject.worker_process import PRIMARY, WorkerProcess
 from proxy.listener.event_loop import replace_event_loop
 from proxy.listener.listeners import bind
 
@@ -65,10 +65,10 @@ class Supervisor:
         # Mode 0700. Socket paths are limited to 107 bytes.
         self._directory = Path(tempfile.mkdtemp(prefix="gate-"))
         self._secret = secrets.token_bytes(32)
-        self._turns = os.memfd_create("turns")
-        self._life, self._held = os.pipe()
-        self._news, self._news_writer = os.pipe()
-        os.set_blocking(self._news_writer, False)
+        self._output_lock = os.memfd_create("turns")
+        self._alive_reader, self._alive_writer = os.pipe()
+        self._exits_reader, self._exits_writer = os.pipe()
+        os.set_blocking(self._exits_writer, False)
         self._running: dict[int, tuple[int, float]] = {}  # process id -> (number, start time)
         self._due: dict[int, float] = {}  # number -> time of the restart
         self._crashes: dict[int, int] = {}
@@ -82,7 +82,7 @@ class Supervisor:
     def run(self) -> WorkerProcess:
         """Return in each forked process; in the supervisor, run until all have exited and raise SystemExit."""
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        self._due[FIRST] = 0.0
+        self._due[PRIMARY] = 0.0
         while self._running or self._due:
             for number in [number for number, when in self._due.items() if when <= time.monotonic()]:
                 del self._due[number]
@@ -105,10 +105,10 @@ class Supervisor:
         elif number == signal.SIGCHLD:
             self._reap()
         elif number == signal.SIGHUP:
-            self._send(number, FIRST)
+            self._send(number, PRIMARY)
         elif not self._is_serving and self._stop_deadline is None:
             self._is_serving = True
-            self._due |= dict.fromkeys(range(FIRST + 1, self._count + 1), 0.0)
+            self._due |= dict.fromkeys(range(PRIMARY + 1, self._count + 1), 0.0)
 
     def _stop(self, number: signal.Signals) -> None:
         self._due.clear()
@@ -128,7 +128,7 @@ class Supervisor:
                 status = os.waitstatus_to_exitcode(ended[1])
                 if number == 0:  # process 1 of a container adopts orphans
                     continue
-                if number == FIRST:
+                if number == PRIMARY:
                     self._on_primary_exit(status)
                 elif self._stop_deadline is None:
                     self._start_again(number, status, time.monotonic() - since)
@@ -149,7 +149,7 @@ class Supervisor:
         self._crashes[number] += 1
         self._due[number] = time.monotonic() + pause
         with suppress(BlockingIOError):
-            os.write(self._news_writer, json.dumps({"worker_number": number, **how(status), "restart_seconds": pause}).encode() + b"\n")
+            os.write(self._exits_writer, json.dumps({"worker_number": number, **how(status), "restart_seconds": pause}).encode() + b"\n")
 
     def _fork(self, number: int) -> WorkerProcess | None:
         """Return the worker in the forked process."""
@@ -158,12 +158,14 @@ class Supervisor:
             return None
         # On a terminal each process would get SIGINT itself and SIGTERM from the supervisor, which means an immediate stop.
         os.setpgid(0, 0)
-        os.close(self._held)
-        os.close(self._news_writer)
+        os.close(self._alive_writer)
+        os.close(self._exits_writer)
         raise_limit()
         replace_event_loop()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        return WorkerProcess(number, self._count, self._directory, self._secret, self._listener, self._turns, self._life, self._news)
+        return WorkerProcess(
+            number, self._count, self._directory, self._secret, self._listener, self._output_lock, self._alive_reader, self._exits_reader
+        )
 
 
 def how(status: int) -> dict[str, int | str]:

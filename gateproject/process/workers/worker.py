@@ -25,7 +25,7 @@ from proxy.autocert.autocert_service import Autocert
 
 log = structlog.get_logger(__name__)
 
-LOOK_EVERY = 0.2  # seconds
+SUSPENSION_POLL_INTERVAL = 0.2  # seconds
 MAX_LAG_SECONDS = 0.5  # maximum lag of the event loop; more means that the process was suspended
 
 
@@ -44,7 +44,7 @@ class WorkerPeers(NoPeers):
 
     async def start(self, runtime: Runtime, start_parts: Callable[[], Awaitable[None]]) -> None:
         loop = asyncio.get_running_loop()
-        terminate_when_closed(self.worker.life, loop)
+        terminate_when_closed(self.worker.supervisor_alive, loop)
         detect_suspension(loop, runtime.databroker.replica.invalidate)
         await start_parts()
 
@@ -74,14 +74,14 @@ class WorkerPeers(NoPeers):
 
     def _build(self, configuration: WorkerConfiguration) -> tuple[Services, ConfigProvenance]:
         with background_build():
-            options = configuration.read(self._runtime.options)
+            options = configuration.deserialize(self._runtime.options)
             key = configuration.key(options.signing_key_algorithm)
             return self._runtime.builder.build(options, self._runtime.services, key), configuration.deserialize_provenance()
 
     async def _commit(self, _: None) -> None:
         if self._next is not None:
-            (services, in_force), self._next = self._next, None
-            await self._runtime.swap(services, in_force, cookie_settings(services.options), None, "")
+            (services, provenance), self._next = self._next, None
+            await self._runtime.swap(services, provenance, cookie_settings(services.options), None, "")
 
     async def _forget(self, _: None) -> None:
         self._next = None
@@ -99,26 +99,26 @@ def detect_suspension(loop: asyncio.AbstractEventLoop, stood_still: Callable[[],
 
     This is a callback instead of a task, because the event loop runs it before the tasks of requests of the same iteration.
     """
-    due = loop.time() + LOOK_EVERY
+    due = loop.time() + SUSPENSION_POLL_INTERVAL
 
-    def look() -> None:
+    def check_lag() -> None:
         late = loop.time() - due
         detect_suspension(loop, stood_still)
         if late > MAX_LAG_SECONDS:
             log.warning("process was suspended", duration_seconds=round(late, 1))
             stood_still()
 
-    loop.call_at(due, look)
+    loop.call_at(due, check_lag)
 
 
 def create_runtime(worker: WorkerProcess, options: Options, source: ConfigWatcher) -> Runtime:
     """Return the runtime of a worker. Workers other than the primary use its active configuration instead of `options`."""
     logs.worker["worker"] = worker.number
-    if worker.is_first:
+    if worker.is_primary:
         return Runtime(options, source, peers=PrimaryPeers(worker))
     link = PrimaryConnection(worker.workers_socket, worker.number)
-    in_force = link.configuration.read(options)
-    logs.configure_logs(in_force.log_level, in_force.proxy_log_level, readable=in_force.gate_debug)
-    for name, value in cookie_settings(in_force).items():
+    active_options = link.configuration.deserialize(options)
+    logs.configure_logs(active_options.log_level, active_options.proxy_log_level, readable=active_options.gate_debug)
+    for name, value in cookie_settings(active_options).items():
         setattr(settings, name, value)
-    return Runtime(in_force, source, peers=WorkerPeers(worker, link), autocert=Autocert(is_leader_candidate=False))
+    return Runtime(active_options, source, peers=WorkerPeers(worker, link), autocert=Autocert(is_leader_candidate=False))

@@ -21,12 +21,12 @@ class WorkerConfiguration:
     options: bytes
     routes: Sequence[bytes | int]
     status: ConfigurationStatus
-    in_force: bytes
+    provenance: bytes
     generated_key: bytes | None  # PEM
 
     @classmethod
-    def written(
-        cls, options: Options, before: Options, status: ConfigurationStatus, in_force: ConfigProvenance, key: SigningKey | None
+    def serialize(
+        cls, options: Options, before: Options, status: ConfigurationStatus, provenance: ConfigProvenance, key: SigningKey | None
     ) -> Self:
         """Serialize; `before` is what the worker has."""
         # Route by route, because one call would block all requests for a second.
@@ -36,18 +36,18 @@ class WorkerConfiguration:
             pickle.dumps(options.model_copy(update={"policy": ()})),
             [pickle.dumps(route) if place is None else place for route, place in zip(options.policy, routes, strict=True)],
             status,
-            pickle.dumps(in_force),
+            pickle.dumps(provenance),
             None if key is None or key.is_configured else key.private_pem(),
         )
 
-    def read(self, before: Options) -> Options:
+    def deserialize(self, before: Options) -> Options:
         options: Options = pickle.loads(self.options)  # noqa: S301 - see above
         policy = tuple(self._route(route, before) for route in self.routes)
         return options.model_copy(update={"policy": policy})
 
     def deserialize_provenance(self) -> ConfigProvenance:
-        in_force: ConfigProvenance = pickle.loads(self.in_force)  # noqa: S301
-        return in_force
+        provenance: ConfigProvenance = pickle.loads(self.provenance)  # noqa: S301
+        return provenance
 
     def _route(self, written: bytes | int, before: Options) -> Route:
         route: Route = before.policy[written] if isinstance(written, int) else pickle.loads(written)  # noqa: S301

@@ -135,7 +135,7 @@ class ProxiedRequest:
     @property
     def can_fail_over(self) -> bool:
         """Whether gate selects another upstream if Envoy cannot connect to this one."""
-        route = self._decision.authorization.decision.route
+        route = self._decision.authorization.decision.compiled_route
         return route is not None and can_fail_over(route.route)
 
     def to_envoy_headers(self, secret: bytes) -> Headers:
@@ -168,7 +168,7 @@ class ProxiedRequest:
         return headers_for_envoy
 
     def _is_http2(self) -> bool:
-        route = self._decision.authorization.decision.route
+        route = self._decision.authorization.decision.compiled_route
         return route is not None and route.route.upstream_http2
 
     def _timeouts(self) -> Iterator[tuple[bytes, float]]:

@@ -56,8 +56,8 @@ runtime.without(
     "a broken configuration takes nothing over",
     "Runtime._reload",
     replaced(
-        "services, in_force = await self._settled_services()",
-        "try:\n    services, in_force = await self._settled_services()\nexcept ConfigError:\n    in_force = self.in_force\n    services = self.builder.build(self.options.model_copy(update={'policy': ()}), self.services)",
+        "services, provenance = await self._settled_services()",
+        "try:\n    services, provenance = await self._settled_services()\nexcept ConfigError:\n    provenance = self.provenance\n    services = self.builder.build(self.options.model_copy(update={'policy': ()}), self.services)",
     ),
     f"{LIVE_RELOAD}::test_invalid_file_keeps_configuration_and_logs_problems",
 )

@@ -88,7 +88,7 @@ async def check(service: AuthorizeService, incoming: PolicyRequest, cookies: Ses
     """By the door that requests go through, at the application's own host."""
     cookie = signed_in(cookies, f"s{subject}", incoming.host_port, issued=1000.0, expires=2000.0).encode()
     decision = (await service.check(incoming, [cookie])).decision
-    return decision.outcome, decision.route
+    return decision.outcome, decision.compiled_route
 
 
 async def listed(*routes: Any, page_request: PolicyRequest | None = None, **facts: Any) -> tuple[AccessibleRoute, ...]:

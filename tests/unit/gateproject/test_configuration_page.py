@@ -42,7 +42,7 @@ class Running:
 
     def pages(self, **also: Any) -> AdminPages:
         registers = [part.register for part in (configuration_page, proxy.admin, authorize.admin, databroker.admin.session_admin)]
-        return AdminPages(*registers, options=self.options, configuration=self.status, in_force=self.known, **also)
+        return AdminPages(*registers, options=self.options, configuration=self.status, provenance=self.known, **also)
 
     def texts(self, *queries: dict[str, str]) -> list[str]:
         pages = self.pages()
@@ -106,7 +106,7 @@ def test_parts_that_did_not_take_it_are_no_refused_file(tmp_path: Path) -> None:
 
 def test_changes_pending_restart_are_reported(tmp_path: Path) -> None:
     gate = Running(tmp_path)
-    gate.known = replace(gate.known, waiting=(ValueChange("address", "changed", "127.0.0.1:1", "127.0.0.1:2"),))
+    gate.known = replace(gate.known, pending_restart=(ValueChange("address", "changed", "127.0.0.1:1", "127.0.0.1:2"),))
     assert "Restart required Setting Active After restart address 127.0.0.1:1 127.0.0.1:2" in gate.text()
 
 

@@ -160,14 +160,14 @@ async def test_a_server_that_is_full_when_it_comes_back_is_read_from(tmp_path: P
 
 async def test_change_stream_reader_recovers(redis_server: RedisServer, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     store, other = open_kvstore(redis_server, clock), open_kvstore(redis_server, clock)
-    begin, read, failures = (await store.put(SESSION, "a", {})).version, store._read_news, [RuntimeError("the transport is closed")]
+    begin, read, failures = (await store.put(SESSION, "a", {})).version, store._read_new_version, [RuntimeError("the transport is closed")]
 
-    async def read_news() -> object:
+    async def read_new_version() -> object:
         if failures:
             raise failures.pop()
         return await read()
 
-    monkeypatch.setattr(store, "_read_news", read_news)
+    monkeypatch.setattr(store, "_read_new_version", read_new_version)
     with capture_logs() as logged:
         reader = asyncio.create_task(following(store, begin, 1))
         while not any(entry["event"] == "reading change notifications failed" for entry in logged):

@@ -327,7 +327,9 @@ async def test_any_policy_lists_only_accessible_applications(
         if start is not None:
             at_host = cookies_of(cookies, session.id, start.host_port, issued=session.data["issued_at"], expires=session.data["expires_at"])
             decision = (await authorize.check(start, [at_host.encode()])).decision
-            opens = decision.route is route and decision.outcome in (Outcome.ALLOWED, Outcome.STEP_UP) and route.route.portal != "hide"
+            opens = (
+                decision.compiled_route is route and decision.outcome in (Outcome.ALLOWED, Outcome.STEP_UP) and route.route.portal != "hide"
+            )
         decisions[opens] += 1
         assert (route.route.title in listed) is opens, route.route.title
         assert (f"<bdi>{route.route.title}</bdi>" in pages[0]) is opens

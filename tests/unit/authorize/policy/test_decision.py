@@ -49,7 +49,7 @@ def test_route_without_rules_denies() -> None:
 
 def test_an_unknown_host_or_path_has_no_route() -> None:
     found = decide(request("/b"), user(), table(make_route(prefix="/a", allow_public_unauthenticated_access=True)), NOW)
-    assert (found.outcome, found.route, found.trace) == (NO_ROUTE, None, ())
+    assert (found.outcome, found.compiled_route, found.trace) == (NO_ROUTE, None, ())
 
 
 @pytest.mark.parametrize("listed", ["allowed_users", "allowed_groups", "allowed_domains", "allowed_idp_claims"])

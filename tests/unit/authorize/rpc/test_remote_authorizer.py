@@ -103,5 +103,5 @@ async def test_failures_map_to_errors(tmp_path, code, kind):
 
 async def test_request_without_route_is_decided_locally(tmp_path):
     channel = Channel()
-    assert (await authorizer(tmp_path, channel).check(request(host="unknown.example.com"), [])).decision.route is None
+    assert (await authorizer(tmp_path, channel).check(request(host="unknown.example.com"), [])).decision.compiled_route is None
     assert channel.requests == []

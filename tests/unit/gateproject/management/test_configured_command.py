@@ -6,7 +6,7 @@ from django.core.management.base import CommandError
 from django.test import override_settings
 
 from foundation.errors import ConfigError, Problem
-from gateproject.management.configured_command import ConfiguredCommand, configured
+from gateproject.management.configured_command import ConfiguredCommand, require_options
 
 CONFIGURED = ("rungate", "syncdirectory", "serviceaccount", "reseal", "explainaccess", "replaypolicy")
 
@@ -25,7 +25,7 @@ def test_without_a_usable_configuration_nothing_is_done(problems: int) -> None:
     for path, what in (("config.yaml", "configuration"), (None, "--config FILE")):
         unusable = override_settings(GATE_OPTIONS=None, GATE_CONFIG_ERROR=error, GATE_CONFIG_PATH=path)
         with unusable, pytest.raises(CommandError) as caught:
-            configured()
+            require_options()
         assert what in str(caught.value)
         assert ("--config" in str(caught.value)) is (path is None)
         assert "line 7: policy[3].from: is missing" in str(caught.value)

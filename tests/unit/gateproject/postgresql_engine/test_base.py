@@ -59,7 +59,7 @@ def test_an_answer_that_does_not_come_in_time_is_an_error_and_the_end_of_the_con
     server: Server, max_wait_seconds: float, until: float
 ) -> None:
     with server.connect() as connection:
-        connection.max_wait_seconds, connection.until = max_wait_seconds, time.monotonic() + until
+        connection.max_wait_seconds, connection.deadline = max_wait_seconds, time.monotonic() + until
         with pytest.raises(psycopg.OperationalError, match="in time"):
             connection.execute("SET a = 1")
         assert connection.closed

@@ -59,14 +59,14 @@ def life(tmp_path: Path) -> Life:
 
 
 def test_at_start_no_earlier_state_is_known(life: Life) -> None:
-    assert (life.known.last, life.known.waiting) == (None, ())
+    assert (life.known.last, life.known.pending_restart) == (None, ())
 
 
 def test_reload_knows_previous_configuration(life: Life) -> None:
     checksum = life.status.checksum
     last = life.reload(cookie_expire="2h").last
     assert last is not None
-    assert [(change.key, change.before, change.after) for change in last.found] == [("cookie_expire", "1h", "2h")]
+    assert [(change.key, change.before, change.after) for change in last.changes] == [("cookie_expire", "1h", "2h")]
     assert (last.number, last.before.checksum) == (1, checksum)
 
 
@@ -76,17 +76,19 @@ def test_a_reload_that_changes_nothing_forgets_no_change(life: Life) -> None:
 
 
 def test_change_pending_restart_is_no_change_yet_and_retains_its_location(life: Life) -> None:
-    place = life.known.places.setting_location("address")
+    place = life.known.source_map.setting_location("address")
     known = life.reload(cookie_domain="example.com", cookie_expire="1h", address="127.0.0.1:9999")
-    assert [(change.key, change.before, change.after) for change in known.waiting] == [("address", "127.0.0.1:8443", "127.0.0.1:9999")]
+    assert [(change.key, change.before, change.after) for change in known.pending_restart] == [
+        ("address", "127.0.0.1:8443", "127.0.0.1:9999")
+    ]
     assert known.last is not None
-    assert [change.key for change in known.last.found] == ["cookie_domain"]
-    assert known.places.setting_location("address") == place
-    assert life.reload(cookie_expire="1h").waiting == ()
+    assert [change.key for change in known.last.changes] == ["cookie_domain"]
+    assert known.source_map.setting_location("address") == place
+    assert life.reload(cookie_expire="1h").pending_restart == ()
 
 
 def test_first_of_many_changes_are_retained_and_all_counted(life: Life) -> None:
     routes = [{"from": f"https://a{index}.example.com", "to": "http://u", "allowed_groups": ["x"]} for index in range(MAX_CHANGES + 50)]
     last = life.reload(cookie_expire="1h", policy=routes).last
     assert last is not None
-    assert (len(last.found), last.number) == (MAX_CHANGES, MAX_CHANGES + 50)
+    assert (len(last.changes), last.number) == (MAX_CHANGES, MAX_CHANGES + 50)

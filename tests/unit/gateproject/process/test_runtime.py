@@ -95,7 +95,7 @@ async def test_the_configuration_is_followed_after_a_reload_that_failed_in_some_
             again.set()
         raise OSError("too many open files")
 
-    monkeypatch.setattr(runtime, "LOOK_EVERY", 0)
+    monkeypatch.setattr(runtime, "CONFIG_POLL_INTERVAL", 0)
     monkeypatch.setattr(ConfigWatcher, "has_changed", lambda self: True)
     monkeypatch.setattr(ConfigWatcher, "load", lambda self: fails())
     world = running.services
@@ -109,7 +109,7 @@ async def test_the_configuration_is_followed_after_a_reload_that_failed_in_some_
 
 
 async def test_a_file_that_a_reload_reads_already_is_not_read_once_more(running: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "LOOK_EVERY", 0)
+    monkeypatch.setattr(runtime, "CONFIG_POLL_INTERVAL", 0)
     monkeypatch.setattr(ConfigWatcher, "has_changed", lambda self: pytest.fail("looked at"))
     async with running._reloading:
         following = asyncio.create_task(running._follow_configuration())

@@ -82,7 +82,7 @@ class Front:
             await respond(send, self.own_status, [(b"set-cookie", b"_gate=x")], b"a page")
 
         incoming = self.proxy.build_incoming(http_scope(f"{FORWARD}{path}", **scope))
-        assert self.proxy.find_handler(incoming) is RequestHandler.FORWARD_AUTH
+        assert self.proxy.parse_and_find_handler(incoming) is RequestHandler.FORWARD_AUTH
         await self.proxy.forward_auth(incoming, chunked_receive(), answer.send, own_page)
         assert answer.starts == 1
         return answer

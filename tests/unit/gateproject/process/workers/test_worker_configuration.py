@@ -21,16 +21,18 @@ def test_routes_that_stay_are_those_that_the_worker_has(tmp_path: Path) -> None:
     assert after.providers, "cached values of the options are included"
     written = pickle.loads(
         pickle.dumps(
-            WorkerConfiguration.written(after, before, ConfigurationStatus.from_watcher(source), ConfigProvenance(source.source_map), None)
+            WorkerConfiguration.serialize(
+                after, before, ConfigurationStatus.from_watcher(source), ConfigProvenance(source.source_map), None
+            )
         )
     )
     assert [type(route) for route in written.routes] == [int, bytes, int]
-    read = written.read(before)
+    read = written.deserialize(before)
     assert read == after
     assert type(read.policy) is type(after.policy)
     assert read.policy[0] is before.policy[2]
     assert written.status.checksum == source.checksum
-    places = written.deserialize_provenance().places
+    places = written.deserialize_provenance().source_map
     assert [places.route_location(index, "to") for index in range(3)] == [
         source.source_map.route_location(index, "to") for index in range(3)
     ]
@@ -42,8 +44,8 @@ def test_a_key_that_was_made_is_the_same_in_all_and_one_that_is_configured_stays
     options = make_options(tmp_path)
     key = SigningKey.from_options(options)
     status = ConfigurationStatus.from_watcher(ConfigWatcher(None, {}))
-    other = WorkerConfiguration.written(options, options, status, ConfigProvenance(), key).key(key.algorithm)
+    other = WorkerConfiguration.serialize(options, options, status, ConfigProvenance(), key).key(key.algorithm)
     assert other is not None
     assert (other.kid, other.is_configured) == (key.kid, False)
     configured = SigningKey(key._private_key, key.algorithm, is_configured=True)
-    assert WorkerConfiguration.written(options, options, status, ConfigProvenance(), configured).key(key.algorithm) is None
+    assert WorkerConfiguration.serialize(options, options, status, ConfigProvenance(), configured).key(key.algorithm) is None

@@ -16,7 +16,7 @@ OPEN = "open.example.com"
 @pytest.fixture
 def spans(tmp_path: Path) -> Iterator[SpanRecorder]:
     stored = SpanRecorder(tmp_path)
-    with stored.in_force():
+    with stored.installed():
         yield stored
 
 
