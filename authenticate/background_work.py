@@ -15,6 +15,7 @@ from authenticate.session.linked_account_index import LinkedAccountIndexer
 from authenticate.session.refresh_worker import CONCURRENCY, RefreshWorker
 from authenticate.session.session_refresh import SessionRefresh
 from authenticate.session.session_service import SessionService
+from authenticate.upstream_oauth.connection_refresh import ConnectionRefresh
 from config.options import Options
 from databroker.broker_client import BrokerClient
 from databroker.leader_election import run_elected
@@ -41,6 +42,7 @@ class BackgroundWork:
         sessions: SessionService,
         scim: Mapping[str, ScimDirectory],
         refresh: SessionRefresh,
+        connection_refresh: ConnectionRefresh,
         provider_health: ProviderHealth,
         published_keys: JwksPublisher,
         clock: Callable[[], float],
@@ -50,6 +52,7 @@ class BackgroundWork:
         self._sessions = sessions
         self._scim = scim
         self._refresh = refresh
+        self._connection_refresh = connection_refresh
         self._provider_health = provider_health
         self._published_keys = published_keys
         self._clock = clock
@@ -62,7 +65,14 @@ class BackgroundWork:
         self._tasks.append(spawn(self._published_keys.run(), name="published keys"))
         interval = self._options.idp_refresh_directory_interval.total_seconds()
         at_once = CONCURRENCY * len(self._options.providers)
-        worker = RefreshWorker(self._refresh, self._broker, interval=interval, clock=self._clock, concurrency=at_once)
+        worker = RefreshWorker(
+            self._refresh,
+            self._broker,
+            interval=interval,
+            clock=self._clock,
+            concurrency=at_once,
+            connection_refresh=self._connection_refresh,
+        )
         self._tasks.append(spawn(run_elected(self._broker, "session refresh", worker.run), name="election for session refresh"))
 
     async def stop(self) -> None:

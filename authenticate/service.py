@@ -29,6 +29,8 @@ from authenticate.session.provider_initiated_logout import ProviderLogout
 from authenticate.session.refresh_worker import CONCURRENCY
 from authenticate.session.session_refresh import SessionRefresh
 from authenticate.session.session_service import SessionService
+from authenticate.upstream_oauth.connection_refresh import ConnectionRefresh
+from authenticate.upstream_oauth.connection_service import UpstreamConnections
 from authorize.authorizer import AuthorizePageContext
 from config.options import Options
 from databroker.broker_client import BrokerClient
@@ -80,6 +82,7 @@ class AuthenticateService:
         self.consent_requests = ProgrammaticRequests(options)
         self.agents = TokenService(options, broker, clock)
         self.consents = Consents(broker, clock)
+        self.connections = UpstreamConnections(options, broker, clock)
         self.provider_logout = ProviderLogout(self.providers, broker, self.sessions.index, clock)
         self.directory = directory or DirectoryService(options, broker, clock)
         self.refresh = SessionRefresh(self.providers.for_background_work, broker, clock, max_per_provider=CONCURRENCY)
@@ -105,6 +108,7 @@ class AuthenticateService:
             sessions=self.sessions,
             scim=self.scim,
             refresh=self.refresh,
+            connection_refresh=ConnectionRefresh(self.connections, self.broker, self.clock),
             provider_health=self._provider_health,
             published_keys=self.jwks_publisher,
             clock=self.clock,
@@ -144,6 +148,7 @@ class AuthenticateService:
         await self._access_webhook.stop()
         await self.audit_writer.stop()
         await self.agents.close()
+        await self.connections.close()
         await self.providers.close()
 
     def revoke_in_background(self, session: SessionRecord) -> None:

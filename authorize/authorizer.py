@@ -143,8 +143,14 @@ class Authorizer(ABC):
         ...
 
     @abstractmethod
-    async def credentials_for(self, authorization: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
-        """Return gate's credentials for the upstream of an allowed request.  Raises UpstreamCredentialsUnavailable."""
+    async def credentials_for(
+        self, authorization: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes], rejected: str = ""
+    ) -> Headers:
+        """Return gate's credentials for the upstream of an allowed request.  Raises UpstreamCredentialsUnavailable.
+
+        `rejected` is the hash of a user's token that the upstream has rejected, if it has.  Raises ConnectionRequired if the user must
+        connect an account at the upstream.
+        """
         ...
 
     def serves_host(self, host: str, port: int | None) -> bool:

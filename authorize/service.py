@@ -84,7 +84,7 @@ class AuthorizeService(Authorizer):
         self.has_shadow = self._shadow.has_shadow_rules
         self.identity_headers = IdentityHeaders(options, signing_key)
         self.identity_header_names = self.identity_headers.names
-        self.credentials = UpstreamCredentials(options, self.routes, self.identity_headers.released_groups, clock, broker)
+        self.credentials = UpstreamCredentials(options, self.routes, self.identity_headers.released_groups, clock, broker, replica)
         self._cookies = SessionCookies(options)
         self._programmatic_tokens = ProgrammaticTokens(options)
         self._service_accounts = ServiceAccountLoader(replica)
@@ -122,7 +122,7 @@ class AuthorizeService(Authorizer):
         elif decision.outcome is Outcome.FORBIDDEN and route.route.mcp is not None:
             # No rule needs the user, but the error for an MCP client names the user and the page for access requests.
             identity = await self._identify_if_possible(request, cookie_headers, now, route.route)
-        elif (self.identity_headers.sends_identity(route) or self.credentials.impersonates(route)) and not decision.is_preflight:
+        elif (self.identity_headers.sends_identity(route) or self.credentials.needs_identity(route)) and not decision.is_preflight:
             identity = await self._identify_if_possible(request, cookie_headers, now, route.route)
         is_forwarded = decision.is_allowed and not decision.is_preflight
         headers = self.identity_headers.headers_for(request, route, identity, now, request_id) if is_forwarded else ()
@@ -160,11 +160,13 @@ class AuthorizeService(Authorizer):
         # The context's request has the verification result of its client certificate.
         return [evaluate_route(context.request.with_message(call), identity, route, now).is_allowed for call in calls]
 
-    async def credentials_for(self, authorization: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
+    async def credentials_for(
+        self, authorization: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes], rejected: str = ""
+    ) -> Headers:
         route = authorization.decision.compiled_route
         if route is None or not authorization.decision.is_allowed or authorization.decision.is_preflight:
             return ()
-        return await self.credentials.headers_for(route, authorization.identity)
+        return await self.credentials.headers_for(route, authorization.identity, rejected)
 
     async def attest(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Attestation:
         identity, _ = await self._identify(request, cookie_headers, self._clock())

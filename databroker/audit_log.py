@@ -55,6 +55,8 @@ class AuditAction(StrEnum):
     END_OLDEST_SESSION = "signs in at the session limit, which ends the oldest session"
     AUTHORIZE_AGENT = "authorizes an agent"
     REVOKE_AGENT = "revokes the authorization of an agent"
+    CONNECT_SERVER = "connects an account at the MCP server"
+    DISCONNECT_SERVER = "disconnects the account at the MCP server"
     GRANT_ACCESS = "grants temporary access", "could not grant temporary access"
     REVOKE_ACCESS = "revokes temporary access", "could not revoke temporary access"
     REQUEST_ACCESS = "requests access", "could not request access"
@@ -234,6 +236,14 @@ def session_entry(
             f"{actor.name}, from {session.client_address or 'an unknown address'}",
         )
     return _build_entry(actor, moment, client_address=address, action=action, object_type=str(kind), object_id=id, object_repr=object_repr)
+
+
+def connection_entry(
+    moment: float, session: SessionRecord, providers: Providers, address: str, action: AuditAction, resource: str, name: str
+) -> AuditEntry:
+    """Build the entry of a user's action on the connection to a third-party MCP server.  The caller saves it after the action."""
+    texts = {"client_address": address, "action": action, "object_type": "MCP server", "object_id": resource, "object_repr": name}
+    return _build_entry(user_actor(session, providers), moment, **texts)
 
 
 def name_in_claims(user_id: str, claims: Mapping[str, Any], providers: Providers) -> str:

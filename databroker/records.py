@@ -34,6 +34,8 @@ TOKEN_REFRESH_REQUEST = "token_refresh_request"  # noqa: S105
 CONSENT = "consent"
 OAUTH_CLIENT = "oauth_client"
 DEVICE_AUTHORIZATION = "device_authorization"
+UPSTREAM_CONNECTION = "upstream_connection"
+UPSTREAM_REFRESH_REQUEST = "upstream_refresh_request"
 
 RECORD_TYPES = (
     SESSION,
@@ -58,6 +60,8 @@ RECORD_TYPES = (
     CONSENT,
     OAUTH_CLIENT,
     DEVICE_AUTHORIZATION,
+    UPSTREAM_CONNECTION,
+    UPSTREAM_REFRESH_REQUEST,
 )
 
 
@@ -375,7 +379,7 @@ class LogoutMarker(RecordValue):
 
 @dataclass(frozen=True, slots=True)
 class TokenRefreshRequest(RecordValue):
-    """Request to refresh the tokens of the session with this id; it is deleted when the attempt has finished.
+    """Request to refresh the tokens of the session or connection with this id; it is deleted when the attempt has finished.
 
     `tokens_received_at` identifies the tokens to replace.
     """

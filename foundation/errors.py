@@ -115,6 +115,12 @@ class NoIdentity(UpstreamCredentialsUnavailable):
     status = 403
 
 
+class ConnectionRequired(NoIdentity):
+    """The user has not connected an account at the third-party server behind a route, or the connection has ended."""
+
+    status = 401
+
+
 class UpstreamError(GateError):
     """The upstream refused or closed the connection before its response headers."""
 

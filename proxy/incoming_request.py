@@ -27,7 +27,7 @@ class IncomingRequest:
     `started_at` is monotonic.  `response_reason` is the reason in gate's own response, for the log.  `site` is for gate's pages.
     `client_address` is for logs and sessions; policy rules compare the address in `request`.
     `is_trusted`: the peer is a trusted proxy, so its forwarding headers are valid.
-    `is_mcp`: the request is for an MCP endpoint; `rpc_id` is the id of its message.
+    `is_mcp`: the request is for an MCP endpoint; `rpc_id` is the id of its message.  `body` is the complete body, if gate has read it.
     """
 
     scope: dict[str, Any]
@@ -42,6 +42,7 @@ class IncomingRequest:
     is_trusted: bool = False
     is_mcp: bool = False
     rpc_id: str | int | None = None
+    body: bytes | None = None
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")

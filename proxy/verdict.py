@@ -61,11 +61,12 @@ class Redirect:
 
 @dataclass(frozen=True, slots=True)
 class McpErrorDetails:
-    """JSON-RPC error of a refusal: its code, the rule that decided, and the page on which to request access."""
+    """JSON-RPC error of a refusal: its code, the rule that decided, and the pages on which to request access or to connect an account."""
 
     code: int = REFUSED
     rule: str = ""
     access_request_url: str = ""
+    connect_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,10 @@ class VerdictBuilder:
             return deny_for_error(error, enforcer)
         return Forward(compiled, authorization.identity_headers, authorization.withheld_credentials, offer)
 
+    def connection_required(self, decision: RequestDecision) -> Deny:
+        """Return the denial of an allowed request whose user has no account connected at the upstream."""
+        return self._denials.connection_required(decision.incoming, decision.authorization)
+
     def _unauthenticated(self, decision: RequestDecision, enforcer: Enforcer) -> SignIn | Deny:
         incoming, authorization = decision.incoming, decision.authorization
         if authorization.challenge:

@@ -52,18 +52,18 @@ class ProviderResponse:
         try:
             return strict_json.parse_object(self.body)
         except ValueError as error:
-            raise ProviderError("the identity provider did not return a JSON object") from error
+            raise ProviderError("the response is not a JSON object") from error
 
     def json_list(self) -> list[Any]:
         """Return the body as a JSON list. Raises ProviderError if it is anything else."""
         try:
             return strict_json.parse_list(self.body)
         except ValueError as error:
-            raise ProviderError("the identity provider did not return a JSON list") from error
+            raise ProviderError("the response is not a JSON list") from error
 
 
 class ProviderHttp:
-    """The connections to one provider. Raises ProviderError for any failure to get a response."""
+    """The connections to one provider. Raises ProviderError for any failure to get a response; `peer` is its name in messages."""
 
     def __init__(
         self,
@@ -73,10 +73,12 @@ class ProviderHttp:
         timeout: float = TIMEOUT,
         max_body: int = MAX_BODY,
         health: HealthTracker | None = None,
+        peer: str = "the identity provider",
     ):
         self.health = health or HealthTracker()
         self._scope = scope
         self._calls = HttpMetrics.client(options.service_label)
+        self._peer = peer
         self._timeout = timeout
         self._max_body = max_body
         # trust_env off: .netrc and proxy variables must not add credentials, or redirect requests that contain the client secret.
@@ -104,19 +106,19 @@ class ProviderHttp:
                 async with asyncio.timeout(self._timeout), self._client.stream(method, url, headers=sent, content=content) as response:
                     traced.set_attributes({"http.response.status_code": response.status_code})
                     self._scope.learn_from(response)
-                    body = await _read_body(response, self._max_body)
+                    body = await self._read_body(response)
                     status, size = str(response.status_code), len(body)
         except AddressRefused as error:
             raise self._out_of_scope(url, error) from error
         except (*_TRANSPORT_ERRORS, httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             # Only the host of the URL, because the rest may contain secrets.
-            reason = f"the identity provider at {_host(url)} {classify_failure(error)}"
+            reason = f"{self._peer} at {_host(url)} {classify_failure(error)}"
             self.health.mark_down(reason)
             raise ProviderError(reason) from error
         finally:
             self._calls.observe(_host(url), method, status, time.monotonic() - started_at, len(content), size)
         if response.status_code >= 500:
-            self.health.mark_down(f"the identity provider at {_host(url)} returned status {response.status_code}")
+            self.health.mark_down(f"{self._peer} at {_host(url)} returned status {response.status_code}")
         else:
             self.health.mark_up()
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -129,7 +131,15 @@ class ProviderHttp:
         except AddressRefused as error:
             raise self._out_of_scope(url, error) from error
         except (httpcore.ConnectError, httpx.InvalidURL) as error:
-            raise ProviderError(f"the identity provider at {_host(url)} {classify_failure(error)}") from error
+            raise ProviderError(f"{self._peer} at {_host(url)} {classify_failure(error)}") from error
+
+    async def _read_body(self, response: httpx.Response) -> bytes:
+        body = bytearray()
+        async for chunk in response.aiter_raw():
+            body += chunk
+            if len(body) > self._max_body:
+                raise ProviderError(f"the response of {self._peer} exceeds {self._max_body} bytes")
+        return bytes(body)
 
     def _out_of_scope(self, url: str, error: AddressRefused) -> ProviderError:
         host, named_by = _host(url), self._scope.host
@@ -152,15 +162,6 @@ def _secrets(headers: Mapping[str, str], content: bytes) -> frozenset[str]:
         found |= {value for name, value in parse_qsl(content.decode()) if name in _SECRET_FIELDS}
     found |= {unquote_plus(secret) for secret in found}
     return frozenset(form for secret in found if secret for form in (secret, quote(secret), quote(secret, safe=""), quote_plus(secret)))
-
-
-async def _read_body(response: httpx.Response, limit: int) -> bytes:
-    body = bytearray()
-    async for chunk in response.aiter_raw():
-        body += chunk
-        if len(body) > limit:
-            raise ProviderError(f"the identity provider's response exceeds {limit} bytes")
-    return bytes(body)
 
 
 def _host(url: str) -> str:

@@ -7,11 +7,14 @@ that another issuer pushed, with that issuer.  They are kept until they are push
 import structlog
 
 from authenticate.scim.resources import get_display_name, get_email
+from authorize.upstream.upstream_connections import delete_user_connections
 from config.issuers import applies_to_issuer
 from config.provider_config import ProviderConfig
 from databroker.broker_client import BrokerClient
 from databroker.end_sessions import end_sessions_for_user
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser, Record
+
+DEACTIVATED = "the provider deactivated the user"
 
 log = structlog.get_logger(__name__)
 
@@ -67,7 +70,8 @@ class DirectoryWriter:
     async def end_sessions(self, subject: str) -> None:
         user_id = self.user_id(subject)
         for id in await end_sessions_for_user(self._broker, user_id, self._provider.deactivation_id):
-            log.info("session ended", session_id=id, user_id=user_id, reason="the provider deactivated the user")
+            log.info("session ended", session_id=id, user_id=user_id, reason=DEACTIVATED)
+        await delete_user_connections(self._broker, user_id, DEACTIVATED, self._provider.deactivation_id)
 
     async def _deactivate(self, id: str, issuer: str) -> None:
         for each in dict.fromkeys((id, self._provider.deactivation_id(id))):

@@ -1,7 +1,7 @@
 """Refresh worker: one elected process refreshes due sessions, a bounded number concurrently."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -11,8 +11,17 @@ from authenticate.provider.provider_errors import InvalidAccessToken
 from authenticate.session.refresh_requests import RefreshRequests
 from authenticate.session.refresh_schedule import NEVER, RefreshDue, RefreshSchedule
 from authenticate.session.session_refresh import RefreshInProgress, RefreshStep, SessionEnded, SessionRefresh
+from authenticate.upstream_oauth.connection_refresh import ConnectionRefresh
 from databroker.broker_client import BrokerClient, iter_records
-from databroker.records import MALFORMED, SESSION, TOKEN_REFRESH_REQUEST, Record, SessionRecord, report_malformed
+from databroker.records import (
+    MALFORMED,
+    SESSION,
+    TOKEN_REFRESH_REQUEST,
+    UPSTREAM_REFRESH_REQUEST,
+    Record,
+    SessionRecord,
+    report_malformed,
+)
 from databroker.store.base import NO_POSITION, ResyncRequired
 from foundation.backoff import backoff_delay, backoff_delays
 from foundation.errors import BrokerError, ProviderError
@@ -57,6 +66,7 @@ class RefreshWorker:
         clock: Callable[[], float],
         tick: float = MAX_SLEEP,
         concurrency: int = CONCURRENCY,
+        connection_refresh: ConnectionRefresh | None = None,
     ):
         self._concurrency = concurrency
         self._refresh = refresh
@@ -68,6 +78,7 @@ class RefreshWorker:
         self._failures: dict[str, RefreshFailures] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._refresh_requests = RefreshRequests(refresh, broker)
+        self._connection_refresh = connection_refresh
         self._wakeup = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -101,10 +112,13 @@ class RefreshWorker:
         self._wakeup.clear()
 
     async def _drain(self) -> None:
-        if running := {*self._running.values(), *self._refresh_requests.running.values()}:
+        if running := {*self._running.values(), *self._refresh_requests.running.values(), *self._running_connection_refreshes()}:
             _, late = await asyncio.wait(running, timeout=DRAIN_TIMEOUT)
             for task in late:
                 task.cancel()
+
+    def _running_connection_refreshes(self) -> Iterable[asyncio.Task[None]]:
+        return self._connection_refresh.running.values() if self._connection_refresh is not None else ()
 
     async def _renew(self, session_id: str, due: RefreshDue) -> None:
         try:
@@ -177,6 +191,8 @@ class RefreshWorker:
                             self._on_session(change.id, change.record)
                         elif change.type == TOKEN_REFRESH_REQUEST and change.record is not None:
                             self._refresh_requests.handle(change.record)
+                        elif change.type == UPSTREAM_REFRESH_REQUEST and change.record is not None:
+                            self._on_connection_request(change.record)
             except ResyncRequired as start_over:
                 try:
                     await self._load_all()
@@ -195,6 +211,12 @@ class RefreshWorker:
             self._on_session(record.id, record)
         async for record in iter_records(self._broker, TOKEN_REFRESH_REQUEST):
             self._refresh_requests.handle(record)
+        async for record in iter_records(self._broker, UPSTREAM_REFRESH_REQUEST):
+            self._on_connection_request(record)
+
+    def _on_connection_request(self, record: Record) -> None:
+        if self._connection_refresh is not None:
+            self._connection_refresh.handle(record)
 
     def _on_session(self, session_id: str, record: Record | None) -> None:
         if record is None:

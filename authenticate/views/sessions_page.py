@@ -5,10 +5,12 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
+from authenticate.page_paths import SESSIONS_PATH
 from authenticate.portal.user_sessions import MAX_LISTED, list_user_sessions, other_sessions
 from authenticate.service import AuthenticateService, page_context
 from authenticate.views import view_helpers
 from authenticate.views.actors import count_pending_requests
+from authenticate.views.oauth.upstream_connection import list_servers
 from authenticate.views.portal_pages import STYLE, portal_files
 from authenticate.views.profile import build_user_profile
 from databroker.admin.record_details import format_claim
@@ -19,7 +21,7 @@ from foundation.web import pages, responses
 from foundation.web.message import Message
 from foundation.web.times import time_element
 
-PAGE = "/.gate/sessions"
+PAGE = SESSIONS_PATH
 BACK = ((Message("Back to your sessions"), PAGE),)
 # Claims about the ID token and the sign-in, not about the user.
 _TECHNICAL = frozenset(
@@ -113,6 +115,7 @@ async def _page(request: HttpRequest, service: AuthenticateService, session: Ses
         style=pages.static_path(STYLE),
         sessions=[each for each in listed if each.agent is None],
         agents=[each for each in listed if each.agent is not None],
+        servers=await list_servers(request, service, session),
         pending=await count_pending_requests(page_context(request), session),
         profile=profile,
         shared=_shared_claims(service, profile),

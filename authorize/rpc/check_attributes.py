@@ -21,6 +21,7 @@ from foundation.web.field_values import has_c1_control
 ROUTE = "gate_route"  # the id of the route that the data plane will use
 PURPOSE = "gate_purpose"  # absent for a decision
 IDENTIFY, ATTEST, CREDENTIALS, ACCESSIBLE_ROUTES = "identify", "attest", "credentials", "accessible_routes"
+REJECTED = "gate_rejected"  # hash of the credentials that the upstream has rejected (authorize/upstream/upstream_oauth_tokens.py)
 MCP_CALLS = "mcp_calls"  # a purpose, and the extension that has the calls in JSON
 ENVOY_TOKEN = "gate_token"  # noqa: S105 - one of ext_authz_tokens, from an Envoy that cannot send gRPC metadata
 MCP = "gate_mcp"  # the MCP message that the proxy has read, in JSON; absent if it has read none

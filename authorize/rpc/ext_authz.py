@@ -67,7 +67,8 @@ class ExtAuthz:
         if extensions.get(check_attributes.PURPOSE) == check_attributes.CREDENTIALS:
             authorization = await authorize.check(request, cookies)
             require_same_route(authorization, extensions.get(check_attributes.ROUTE, ""))
-            return _headers_response(await authorize.credentials_for(authorization, request, cookies))
+            rejected = extensions.get(check_attributes.REJECTED, "")
+            return _headers_response(await authorize.credentials_for(authorization, request, cookies, rejected))
         if extensions.get(check_attributes.PURPOSE) == check_attributes.MCP_CALLS:
             authorization = await authorize.check(request, cookies)
             require_same_route(authorization, extensions.get(check_attributes.ROUTE, ""))

@@ -24,7 +24,7 @@ from authorize.rpc.ext_authz import CHECK
 from authorize.upstream.identity_headers import ASSERTION, Headers, identity_header_names
 from config.options import Options
 from databroker.replica import Replica
-from foundation.errors import BadRequest, BrokerError, NoIdentity, UpstreamCredentialsUnavailable
+from foundation.errors import BadRequest, BrokerError, ConnectionRequired, NoIdentity, UpstreamCredentialsUnavailable
 from foundation.rpc.rpc_channel import RpcChannel, RpcError
 
 _FIELDS = frozenset(each.name for each in fields(Identity) if each.init)
@@ -106,7 +106,9 @@ class RemoteAuthorizer(Authorizer):
             raise BrokerError("authorize sent an unknown response. Use the same release for all services")
         return [mark == "1" for mark in allowed]
 
-    async def credentials_for(self, authorization: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
+    async def credentials_for(
+        self, authorization: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes], rejected: str = ""
+    ) -> Headers:
         route = authorization.decision.compiled_route
         if (
             route is None
@@ -116,6 +118,7 @@ class RemoteAuthorizer(Authorizer):
         ):
             return ()
         extensions = {check_attributes.ROUTE: route.id, check_attributes.PURPOSE: check_attributes.CREDENTIALS}
+        extensions |= {check_attributes.REJECTED: rejected} if rejected else {}
         if headers := _headers(await self._call(request, cookie_headers, extensions)):
             return headers
         raise UpstreamCredentialsUnavailable("authorize returned no credentials")
@@ -134,6 +137,8 @@ class RemoteAuthorizer(Authorizer):
         except RpcError as error:
             if error.code is grpc.StatusCode.INVALID_ARGUMENT:
                 raise BadRequest("authorize can't read it in one way") from error
+            if error.code is grpc.StatusCode.NOT_FOUND:
+                raise ConnectionRequired(error.details) from error
             if error.code is grpc.StatusCode.PERMISSION_DENIED:
                 raise NoIdentity(error.details) from error
             if error.code is grpc.StatusCode.FAILED_PRECONDITION:

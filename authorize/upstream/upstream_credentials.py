@@ -9,9 +9,11 @@ from authorize.policy.route_table import RouteTable
 from authorize.upstream.cloud_serverless import IdentityTokens
 from authorize.upstream.identity_headers import Headers, attested_email, warn_if_large
 from authorize.upstream.provider_token_headers import ProviderTokens
+from authorize.upstream.upstream_oauth_tokens import UpstreamOAuthTokens
 from config.options import Options
 from config.routes.upstreams.upstream_credentials import uses_serverless_auth
 from databroker.broker_client import BrokerClient
+from databroker.replica import Replica
 from foundation.bounded_cache import MIB, BoundedCache, total_length
 from foundation.errors import NoIdentity
 from foundation.values import Url
@@ -37,9 +39,11 @@ class UpstreamCredentials:
         released_groups: ReleasedGroups,
         clock: Callable[[], float] = time.time,
         broker: BrokerClient | None = None,
+        replica: Replica | None = None,
     ):
         self._tokens = IdentityTokens(options, clock)
         self._provider_tokens = ProviderTokens(options, table.routes(), broker, clock)
+        self._oauth_tokens = UpstreamOAuthTokens(options, table.routes(), broker, replica, clock)
         self._released_groups = released_groups
         self._clusters: dict[str, bytes] = {}
         self._audiences: dict[str, str] = {}
@@ -57,11 +61,18 @@ class UpstreamCredentials:
     def __repr__(self) -> str:
         return f"<UpstreamCredentials of {len(self._clusters)} clusters, {len(self._audiences)} serverless, {len(self._basic)} basic>"
 
-    def impersonates(self, route: CompiledRoute) -> bool:
-        return route.id in self._clusters
+    def needs_identity(self, route: CompiledRoute) -> bool:
+        """Return whether the credentials are those of a user, also if no rule needs one."""
+        return route.id in self._clusters or self._oauth_tokens.has_route(route)
 
-    async def headers_for(self, route: CompiledRoute, identity: Identity | None) -> Headers:
-        """Return the headers.  Raises UpstreamCredentialsUnavailable if a request would lack required credentials or an identity."""
+    async def headers_for(self, route: CompiledRoute, identity: Identity | None, rejected: str = "") -> Headers:
+        """Return the headers.  Raises UpstreamCredentialsUnavailable if a request would lack required credentials or an identity.
+
+        `rejected` is the hash of a user's token that the upstream has rejected.
+        """
+        if self._oauth_tokens.has_route(route):
+            token_headers = await self._oauth_tokens.headers_for(route, identity, rejected)
+            return token_headers + await self._provider_tokens.headers_for(route, identity)
         credentials = await self._route_credentials(route, identity)
         return credentials + await self._provider_tokens.headers_for(route, identity)
 

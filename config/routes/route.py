@@ -32,6 +32,7 @@ from config.routes.route_portal import HIDE, SHOW, PortalSettings
 from config.routes.route_provider_tokens import ProviderTokenSettings, check_provider_token_exposure
 from config.routes.route_redirect import RouteRedirect
 from config.routes.route_tcp import MAX_IDLE_TIMEOUT, SCHEME, check_no_http_keys, check_tcp_upstream
+from config.routes.route_upstream_oauth import check_upstream_oauth
 from config.routes.route_values import AbsolutePath, AcrValues, Claims, Domains, FromUrl, MaxAge, Origins, RewrittenPath
 from config.routes.upstreams.load_balancing import LoadBalancingSettings, check_lb_settings
 from config.routes.upstreams.upstream_credentials import (
@@ -116,6 +117,7 @@ class Route(BearerTokenSettings, ProviderTokenSettings, LoadBalancingSettings, M
         check_header_templates,
         check_provider_token_exposure,
         check_mcp_settings,
+        check_upstream_oauth,
     )
     REMOVED: ClassVar[dict[str, str]] = removed_keys.ROUTE_KEYS
 

@@ -10,6 +10,7 @@ from config.fields.basic_types import PositiveDuration, Text, text
 from config.fields.field_type import PATH, FieldType, integer_type
 from config.routes.policy.criteria import MCP_CRITERIA
 from config.routes.policy.policy_language import iter_comparisons
+from config.routes.route_upstream_oauth import UpstreamOAuthSettings
 from config.validation import Finding, Rule, Settings
 
 if TYPE_CHECKING:
@@ -78,6 +79,19 @@ class McpSettings(Settings):
         description="As the setting `agent_session_expire`, for this MCP server. If the client has a value too, the shorter one applies.",
         examples=["8h"],
         json_schema_extra={"when_unset": "as that of the client, or the setting"},
+    )
+    upstream_oauth: UpstreamOAuthSettings | None = Field(
+        None,
+        description="The upstream is a third-party server with an authorization server of its own. Users connect their accounts once, and "
+        "gate forwards each user's access token. Service accounts cannot use the route.",
+        examples=[
+            {
+                "client_id": "Iv1.8a61f9b3a7aba766",
+                "client_secret_file": "client-secret",
+                "authorization_url": "https://login.example.org/authorize",
+                "token_url": "https://login.example.org/token",
+            }
+        ],
     )
 
 

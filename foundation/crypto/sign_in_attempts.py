@@ -1,7 +1,7 @@
 """Pending sign-in attempts of a browser, each in a sealed cookie; the server stores nothing.
 
-The two purposes are not interchangeable: `route` (the browser requested a page of a route host) and `provider` (the browser was
-redirected to the identity provider with this state, nonce and verifier).
+The purposes are not interchangeable: `route` (the browser requested a page of a route host), `provider` (the browser was redirected to
+the identity provider with this state, nonce and verifier), and `upstream` (to the authorization server of a third-party MCP server).
 """
 
 import secrets
@@ -22,7 +22,7 @@ ID_CHARACTERS = 22  # 16 random bytes as base64
 
 
 class SignInAttempts:
-    def __init__(self, options: CryptoConfig, purpose: Literal["route", "provider"]):
+    def __init__(self, options: CryptoConfig, purpose: Literal["route", "provider", "upstream"]):
         # With a planted attempt, an attacker could complete their own sign-in in the victim's browser (login CSRF).
         self._prefix = cookies.host_prefixed_name(f"{options.cookie_name}_signin_", secure=options.cookie_secure)
         self._secure = options.cookie_secure

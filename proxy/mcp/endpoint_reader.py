@@ -70,7 +70,7 @@ class McpEndpointReader:
         except McpRejected as error:
             incoming.rpc_id = error.rpc_id
             raise
-        incoming.rpc_id = parsed.id
+        incoming.rpc_id, incoming.body = parsed.id, body
         incoming.request = incoming.request.with_message(parsed.message)
         return replay_body(body, receive)
 

@@ -6,10 +6,12 @@ from typing import Any
 
 from authorize.policy.mcp_message import McpMessage
 from config.options import Options
+from config.routes.route_upstream_oauth import upstream_oauth_settings
 from foundation.errors import (
     AccessRevoked,
     BadRequest,
     BrokerError,
+    ConnectionRequired,
     EnvoyUnavailable,
     NoIdentity,
     UpstreamCredentialsUnavailable,
@@ -21,9 +23,11 @@ from foundation.web.asgi_types import Header, Receive, Send
 from proxy.forwarding.http_forwarding import ForwardResult, ResponseHeaderFilter, StreamHandle, UpgradeHandler, forward
 from proxy.forwarding.tcp_tunnel import TunnelLimits, tunnel_tcp
 from proxy.incoming_request import IncomingRequest
+from proxy.mcp.buffered_body import replay_body
 from proxy.mcp.endpoint_reader import McpEndpointReader
 from proxy.mcp.list_filter import ListFilter, accept_identity, needs_filter
 from proxy.mcp.mcp_errors import REFUSED, McpRejected
+from proxy.mcp.upstream_token import TokenRejected, TokenResponseFilter, sent_token_hash
 from proxy.observe.request_recorder import RequestContext
 from proxy.observe.request_spans import forward_span
 from proxy.planes.pipeline import AuthorizationPipeline
@@ -76,7 +80,10 @@ class EmbeddedDataPlane:
         except (AccessRevoked, BadRequest, BrokerError, UpstreamCredentialsUnavailable, UpstreamError) as error:
             if isinstance(error, NoHealthyUpstream):
                 self._record_no_healthy_upstream(context.decision)
-            await send_denial(context.incoming, context.record_denial(denial_from_error(error)), send)
+            denial = denial_from_error(error)
+            if isinstance(error, ConnectionRequired) and context.decision is not None:
+                denial = pipeline.verdicts.connection_required(context.decision)
+            await send_denial(context.incoming, context.record_denial(denial), send)
         except ConnectionError:  # ASGI: `send` raises it if the client has disconnected
             context.status = CLIENT_CLOSED
             raise
@@ -84,16 +91,17 @@ class EmbeddedDataPlane:
             pipeline.recorder.record(context)
 
     # enforcement-point: Upstream requests: Headers of forwarded requests
-    async def build_upstream_request(self, decision: RequestDecision, verdict: Forward) -> OutgoingRequest:
+    async def build_upstream_request(self, decision: RequestDecision, verdict: Forward, rejected: str = "") -> OutgoingRequest:
         """Build the upstream request.  This is the only place that builds one, for every protocol and plane.
 
+        `rejected` is the hash of a user's token that the upstream has rejected.
         Raises UpstreamCredentialsUnavailable, NoHealthyUpstream, and BadRequest if the request can't be forwarded.
         """
         forwarding = self.forwarding_table.for_route(verdict.compiled_route)
         credentials: tuple[Header, ...] = ()
         if forwarding.injects_credentials:
             credentials = await self.pipeline.authorizer.credentials_for(
-                decision.authorization, decision.incoming.request, decision.incoming.cookie_headers
+                decision.authorization, decision.incoming.request, decision.incoming.cookie_headers, rejected
             )
         hash_key = self._hash_key(forwarding.cluster, decision) if forwarding.cluster is not None else ""
         return forwarding.build_request(decision.incoming, verdict, credentials, hash_key)
@@ -118,9 +126,51 @@ class EmbeddedDataPlane:
             # The default timeout limits the handshake only; a configured timeout also limits the upgraded connection.
             lifetime = None if outgoing.is_default_timeout else outgoing.timeout
             upgrade_handler = partial(offer.run, take_over, self._response_header_filter(outgoing), lifetime)
+        if upstream_oauth_settings(verdict.compiled_route.route) is not None:
+            return await self._forward_with_token(context, decision, verdict, outgoing, receive, send)
+        return await self._exchange(context, decision, outgoing, receive, send, upgrade_handler)
 
+    async def _forward_with_token(
+        self,
+        context: RequestContext,
+        decision: RequestDecision,
+        verdict: Forward,
+        outgoing: OutgoingRequest,
+        receive: Receive,
+        send: Send,
+    ) -> ForwardResult:
+        """Forward a request with the user's token of a third-party server, and once more with a new one if the server rejects it.
+
+        Raises ConnectionRequired if there is none that it accepts.
+        """
+        try:
+            return await self._exchange(context, decision, outgoing, receive, send, has_token=True)
+        except TokenRejected:
+            outgoing = await self.build_upstream_request(decision, verdict, sent_token_hash(outgoing))
+        body = decision.incoming.body
+        if outgoing.has_body and body is None:
+            raise UpstreamCredentialsUnavailable("the server rejected a token, which gate has replaced; the body can't be sent again")
+        try:
+            receive = receive if body is None else replay_body(body, receive)
+            return await self._exchange(context, decision, outgoing, receive, send, has_token=True)
+        except TokenRejected as error:
+            await self.build_upstream_request(decision, verdict, sent_token_hash(outgoing))
+            raise UpstreamCredentialsUnavailable("the server rejected two tokens") from error
+
+    async def _exchange(
+        self,
+        context: RequestContext,
+        decision: RequestDecision,
+        outgoing: OutgoingRequest,
+        receive: Receive,
+        send: Send,
+        upgrade_handler: UpgradeHandler | None = None,
+        *,
+        has_token: bool = False,
+    ) -> ForwardResult:
         if decision.incoming.is_mcp and (list_filter := self._list_filter(context, decision, outgoing, send)) is not None:
             send = list_filter.send
+        send = TokenResponseFilter(send).send if has_token else send
         with self.track(decision, outgoing.selection, outgoing.statistics) as stream:
             forwarding = self.forward_request(outgoing, receive, send, stream, upgrade_handler)
             result = await (forwarding if active_span() is None else forward_span(outgoing, forwarding))
@@ -203,9 +253,21 @@ class EmbeddedDataPlane:
         try:
             decision = await self.pipeline.reauthorize(incoming)
             verdict = self.pipeline.verdicts.build(decision)
+            if isinstance(verdict, Forward) and upstream_oauth_settings(verdict.compiled_route.route) is not None:
+                await self._require_connection(decision)
         except (BadRequest, NoIdentity):
             return 0.0
         return decision.authorization.valid_until if isinstance(verdict, Forward) else 0.0
+
+    async def _require_connection(self, decision: RequestDecision) -> None:
+        """Raise ConnectionRequired if the user has disconnected the account.  Without a new token, the stream continues."""
+        incoming = decision.incoming
+        try:
+            await self.pipeline.authorizer.credentials_for(decision.authorization, incoming.request, incoming.cookie_headers)
+        except NoIdentity:
+            raise
+        except UpstreamCredentialsUnavailable:
+            pass
 
 
 def _takeover_extension(incoming: IncomingRequest) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from authorize.identity import request_credentials
 from authorize.policy.decision import Decision, Outcome
 from authorize.policy.decision_text import is_denied, mcp_refusal_message, user_message
 from authorize.policy.identity import Identity
+from authorize.protected_resources import resource_for
 from authorize.route_settings import RouteLinks
 from config.options import Options
 from foundation import auth_challenges
@@ -42,6 +43,7 @@ CERTIFICATE_ADVICE = Message("Choose the certificate that you were given for thi
 # Below /.gate/ of the authenticate host.
 EXPLANATION_PATH = "admin/authorize/loggeddecision/explain/?request="
 ACCESS_REQUEST_PATH = "access?route="
+CONNECTIONS_PATH = "sessions#servers"
 
 FORM_NOT_SAVED = Message(
     "Your session has ended, so the application did not receive your form. gate could not keep it, because %(reason)s."
@@ -57,6 +59,8 @@ RETRY_LATER = Message("Try again in a moment.")
 NOT_SIGNED_IN = Message("You are not signed in.")
 FORM_GONE_ADVICE = Message("Check whether it has arrived before you write it again.")
 IMPERSONATION_ADVICE = Message("Sign in on another page of the application.")
+NOT_CONNECTED = Message("Your account at %(server)s is not connected.")
+CONNECT_ADVICE = Message("Connect it on the page My sessions, then try again.")
 EXPOSED_TO_AGENTS = b"WWW-Authenticate, Mcp-Session-Id, Retry-After"
 TOO_MANY_TUNNELS_ADVICE = "Close some, or use one for several things."
 
@@ -70,6 +74,7 @@ class Denials:
         self._authorize = authorize
         self._explanation_url = f"{pages_url}{EXPLANATION_PATH}"
         self._access_request_url = f"{pages_url}{ACCESS_REQUEST_PATH}"
+        self._connections_url = f"{pages_url}{CONNECTIONS_PATH}"
         self._links = RouteLinks(options)
 
     def for_decision(self, incoming: IncomingRequest, authorization: AuthorizationResult, *, has_tunnels: bool) -> Deny:
@@ -126,6 +131,19 @@ class Denials:
             challenge = resource_challenge(decision.compiled_route, incoming.request.host_port, error=error) or challenge
         advice = TUNNEL_ADVICE.format(incoming.request.host_port) if incoming.is_connect else SIGN_IN_ADVICE
         return Deny(401, reason, advice, challenge, extra_headers=self._cors(incoming, decision))
+
+    def connection_required(self, incoming: IncomingRequest, check: AuthorizationResult) -> Deny:
+        """Return the 401 for a user who has no account connected at the third-party server.
+
+        The challenge makes an OAuth client authorize again, which leads its user to connect.
+        """
+        route = check.decision.compiled_route
+        resource = resource_for(route.route, incoming.request.host_port) if route is not None else None
+        reason = NOT_CONNECTED.with_params(server=resource.name if resource is not None else incoming.request.host)
+        challenge = resource_challenge(route, incoming.request.host_port, error="invalid_token")
+        details, links = McpErrorDetails(connect_url=self._connections_url), ((Message("Connect"), self._connections_url),)
+        cors = self._cors(incoming, check.decision)
+        return Deny(401, reason, CONNECT_ADVICE, challenge, links=links, extra_headers=cors, rpc_error=details)
 
     def sign_in_loop(self, incoming: IncomingRequest, scheme: str) -> Deny:
         links = ((Message("Try again"), requested_url(incoming, scheme)), self._account_link)

@@ -14,6 +14,7 @@ def rpc_error(refusal: Deny, rpc_id: str | int | None, request_id: str) -> bytes
         "rule": details.rule,
         "request_id": request_id,
         "access_request_url": details.access_request_url,
+        "connect_url": details.connect_url,
     }
     error = {
         "code": details.code,

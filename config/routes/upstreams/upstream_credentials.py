@@ -11,6 +11,7 @@ from config.fields.basic_types import File, text, value_or_file
 from config.fields.cloud_service_account import service_account
 from config.fields.field_type import TEXT, FieldType
 from config.fields.pem import check_key_matches
+from config.routes.route_upstream_oauth import upstream_oauth_settings
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretText
 
@@ -87,8 +88,7 @@ def uses_serverless_auth(route: "Route", settings: "Options") -> bool:
         return bool(route_value)
     if not settings.enable_cloud_serverless_authentication:
         return False
-    has_another = route.cluster_service_account_token is not None or route.basic_auth is not None
-    return bool(route.to and not has_another)
+    return bool(route.to and not _has_own_authorization(route))
 
 
 def injects_credentials(route: "Route", settings: "Options") -> bool:
@@ -98,7 +98,12 @@ def injects_credentials(route: "Route", settings: "Options") -> bool:
 
 def sets_authorization(route: "Route", settings: "Options") -> bool:
     """Return whether gate sets the Authorization header of upstream requests."""
-    return route.cluster_service_account_token is not None or route.basic_auth is not None or uses_serverless_auth(route, settings)
+    return _has_own_authorization(route) or uses_serverless_auth(route, settings)
+
+
+def _has_own_authorization(route: "Route") -> bool:
+    has_account = route.cluster_service_account_token is not None or route.basic_auth is not None
+    return has_account or upstream_oauth_settings(route) is not None
 
 
 def cluster_token_key(route: "Route") -> str:

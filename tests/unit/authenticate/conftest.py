@@ -7,7 +7,7 @@ import pytest
 from django.core.handlers.asgi import ASGIHandler
 from django.test import override_settings
 
-from tests.support import agents
+from tests.support import agents, connections
 from tests.support.authenticate_site import Site
 from tests.support.fake_idp import FakeIdP
 
@@ -38,6 +38,24 @@ async def site(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler) -> Async
 async def agent_site(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler) -> AsyncIterator[Site]:
     """The authenticate host with OAuth clients and routes with `mcp`."""
     site = Site(tmp_path, idp, django_pages, **agents.SETTINGS)
+    await site.service.start()
+    yield site
+    await site.service.stop()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeIdP]:
+    """The authorization server of a third-party MCP server."""
+    running = await FakeIdP.started()
+    yield running
+    await running.stop()
+
+
+@pytest.fixture
+async def connection_site(tmp_path: Path, idp: FakeIdP, server: FakeIdP, django_pages: ASGIHandler) -> AsyncIterator[Site]:
+    """The authenticate host with routes to a third-party MCP server."""
+    site = Site(tmp_path, idp, django_pages, policy=connections.routes(server))
+    server.clock = site.clock
     await site.service.start()
     yield site
     await site.service.stop()

@@ -121,7 +121,7 @@ async def test_a_serverless_upstream_gets_a_token_for_itself(credentials: Upstre
 async def test_another_upstream_sees_nothing(credentials: UpstreamCredentials, cloud: Cloud) -> None:
     assert await credentials.headers_for(PLAIN, user()) == ()
     assert cloud.requested_audiences == []
-    assert [credentials.impersonates(route) for route in (CLUSTER, SERVERLESS, PLAIN)] == [True, False, False]
+    assert [credentials.needs_identity(route) for route in (CLUSTER, SERVERLESS, PLAIN)] == [True, False, False]
 
 
 @pytest.mark.parametrize(

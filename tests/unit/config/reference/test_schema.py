@@ -16,6 +16,7 @@ from config.routes.policy.policy_tests import PolicyTest, PolicyTestMessage
 from config.routes.route_access_requests import AccessRequestSettings, BreakGlassSettings
 from config.routes.route_mcp import McpSettings
 from config.routes.route_redirect import RouteRedirect
+from config.routes.route_upstream_oauth import UpstreamOAuthSettings
 from config.routes.upstreams.load_balancing import ActiveRequestBias, LeastRequestSettings, MaglevSettings, RingHashSettings
 from config.routes.upstreams.upstream_credentials import BasicAuth
 from config.routes.upstreams.upstream_health import (
@@ -99,6 +100,11 @@ def checked(values: dict[str, Any]) -> dict[str, Any]:
     return {"policy": [{**ROUTE, "health_checks": [{**thresholds, **values}]}]}
 
 
+UPSTREAM_OAUTH = {
+    "client_id": "gate",
+    "authorization_url": "https://login.example.org/authorize",
+    "token_url": "https://login.example.org/token",
+}
 CLIENT = {"id": "build-agent", "name": "Build agent", "redirect_uris": ["http://127.0.0.1/callback"]}
 A_PROVIDER = {"id": "corp", "provider": "oidc", "url": "https://idp.corp.example", "client_id": "gate", "client_secret": "secret"}
 
@@ -123,7 +129,10 @@ HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
     CertificateFiles: lambda values: {"certificates": [{"cert": "fullchain.pem", "key": "privkey.pem", **values}]},
     AccessRequestSettings: lambda values: {"policy": [{**ROUTE, "access_requests": {"approvers": [{"groups": "leads"}], **values}}]},
     OAuthClientEntry: lambda values: {"oauth_clients": [{**CLIENT, **values}]},
-    McpSettings: lambda values: {"policy": [{**ROUTE, "mcp": values}]},
+    McpSettings: lambda values: {"policy": [{**ROUTE, "to": "https://upstream.internal", "mcp": values}]},
+    UpstreamOAuthSettings: lambda values: {
+        "policy": [{**ROUTE, "to": "https://upstream.internal", "mcp": {"upstream_oauth": {**UPSTREAM_OAUTH, **values}}}]
+    },
     BreakGlassSettings: lambda values: {
         "policy": [{**ROUTE, "access_requests": {"approvers": [{"groups": "a"}], "break_glass": {"allowed": [{"groups": "b"}], **values}}}]
     },

@@ -1,0 +1,148 @@
+"""Connections of users to third-party MCP servers: authorization requests, new connections, and their end."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+import structlog
+
+from authenticate.provider.tokens.token_response import Tokens
+from authenticate.upstream_oauth.token_client import UpstreamTokenClient
+from authorize.upstream.upstream_connections import (
+    LIFETIME,
+    AccountConnection,
+    UpstreamServer,
+    UpstreamServers,
+    connection_id,
+    connection_of,
+    user_connections,
+)
+from config.options import Options
+from databroker.broker_client import BrokerClient
+from databroker.records import UPSTREAM_CONNECTION, SessionRecord
+from foundation.crypto.sign_in_attempts import SignInAttempts
+from foundation.errors import BrokerError
+from foundation.tasks import spawn
+
+CONNECTIONS_PATH = "/.gate/connections"
+CALLBACK_PATH = f"{CONNECTIONS_PATH}/callback/"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedServer:
+    """Server for display.  `connected_at` is None without a usable connection; `is_current` is whether it is configured and accessible."""
+
+    resource: str
+    name: str
+    connected_at: float | None
+    has_connection: bool
+    is_current: bool
+
+
+class UpstreamConnections:
+    """Connections under one configuration.  Methods raise BrokerError."""
+
+    def __init__(self, options: Options, broker: BrokerClient, clock: Callable[[], float]):
+        self.servers = UpstreamServers(options.policy)
+        self.attempts = SignInAttempts(options, purpose="upstream")
+        self.client = UpstreamTokenClient(options, clock)
+        self._origin = options.authenticate_service_url.origin
+        self._broker = broker
+        self._clock = clock
+        self._revocations: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        for task in list(self._revocations):
+            task.cancel()
+        if self._revocations:
+            await asyncio.wait(self._revocations)
+        await self.client.close()
+
+    def redirect_uri(self, server: UpstreamServer) -> str:
+        return f"{self._origin}{CALLBACK_PATH}{server.callback_name}"
+
+    def authorization_url(self, server: UpstreamServer, state: str, code_challenge: str) -> str:
+        """Return the URL of the server's authorization server, to which the browser goes."""
+        settings = server.settings
+        params = {
+            "response_type": "code",
+            "client_id": settings.client_id,
+            "redirect_uri": self.redirect_uri(server),
+            "state": state,
+            "code_challenge": code_challenge,
+            "code_challenge_method": "S256",
+            "resource": server.uri,
+        }
+        params |= {"scope": " ".join(settings.scopes)} if settings.scopes else {}
+        endpoint = str(settings.authorization_url)
+        return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(params)}"
+
+    async def get(self, session: SessionRecord, server: UpstreamServer) -> AccountConnection | None:
+        """Return the connection of the session's user, None if there is none that can be used."""
+        return connection_of(
+            await self._broker.get(UPSTREAM_CONNECTION, connection_id(session.user_id, server.resource.uri)), session, server
+        )
+
+    async def save(self, session: SessionRecord, server: UpstreamServer, tokens: Tokens) -> None:
+        """Write the connection of the session's user.  If that fails, the tokens are revoked, so that nothing remains of them."""
+        now = self._clock()
+        connection = AccountConnection(
+            user_id=session.user_id,
+            issuer=session.effective_issuer,
+            resource=server.resource.uri,
+            server_fingerprint=server.fingerprint,
+            connected_at=now,
+            tokens_received_at=now,
+            access_token=tokens.access_token,
+            refresh_token=tokens.refresh_token,
+            access_token_expires_at=tokens.expires_at,
+        )
+        id = connection_id(session.user_id, server.resource.uri)
+        try:
+            await self._broker.put(UPSTREAM_CONNECTION, id, connection.to_data(), expires=now + LIFETIME)
+        except BrokerError:
+            self._revoke_in_background(server, connection)
+            raise
+        log.info("upstream connected", user_id=session.user_id, resource=connection.resource, session_id=session.id)
+
+    async def disconnect(self, session: SessionRecord, resource: str) -> bool:
+        """Delete the connection of the session's user, and revoke its tokens in the background.  Return whether there was one."""
+        id = connection_id(session.user_id, resource)
+        record = await self._broker.get(UPSTREAM_CONNECTION, id)
+        connection = AccountConnection.parse(record) if record is not None else None
+        if connection is None or connection.user_id != session.user_id:
+            return False
+        await self._broker.delete(UPSTREAM_CONNECTION, id)
+        log.info("upstream disconnected", user_id=session.user_id, resource=resource, session_id=session.id)
+        server = self.servers.find(resource)
+        if server is not None and connection.belongs_to(session.user_id, connection.issuer, server):
+            self._revoke_in_background(server, connection)
+        return True
+
+    async def list_servers(self, session: SessionRecord, accessible: list[str]) -> list[ListedServer]:
+        """Return the servers that the user may use, and those to which the user is still connected, by name."""
+        held = {connection.resource: connection async for _, connection in user_connections(self._broker, session.user_id)}
+        listed = []
+        for resource in dict.fromkeys((*accessible, *held)):
+            server, connection = self.servers.find(resource), held.get(resource)
+            is_usable = (
+                server is not None and connection is not None and connection.belongs_to(session.user_id, session.effective_issuer, server)
+            )
+            listed.append(
+                ListedServer(
+                    resource=resource,
+                    name=server.name if server is not None else resource.partition("://")[2],
+                    connected_at=connection.connected_at if connection is not None and is_usable else None,
+                    has_connection=connection is not None,
+                    is_current=server is not None and resource in accessible,
+                )
+            )
+        return sorted(listed, key=lambda each: (each.name.casefold(), each.resource))
+
+    def _revoke_in_background(self, server: UpstreamServer, connection: AccountConnection) -> None:
+        task = spawn(self.client.revoke(server, connection), name="revoke tokens of a third-party server")
+        self._revocations.add(task)
+        task.add_done_callback(self._revocations.discard)
