@@ -99,19 +99,19 @@ async def _perform(request: HttpRequest) -> str:
 async def _context(request: HttpRequest) -> dict[str, Any]:
     gate = page_context(request)
     broker, clock = gate.broker, gate.authenticate.clock
-    waiting = await take(AccessRequestStore(broker, clock).iter_pending())
+    pending = await take(AccessRequestStore(broker, clock).iter_pending())
     active, expired = [await take(GrantStore(broker, clock).iter_grants(expired=expired)) for expired in (False, True)]
     caller = await admin_actor(request)
-    waiting.sort(key=lambda held: held.request.requested_at)
+    pending.sort(key=lambda held: held.request.requested_at)
     active.sort(key=lambda each: each[1].expires_at)
     expired.sort(key=lambda each: each[1].expires_at, reverse=True)
     return {
-        "waiting": [_pending_row(gate.authenticate.access_requests, held, caller) for held in waiting[:MAX_ROWS]],
-        "more_waiting": len(waiting) > MAX_ROWS,
-        "given": list(starmap(_grant_row, active[:MAX_ROWS])),
-        "more_given": len(active) > MAX_ROWS,
+        "pending": [_pending_row(gate.authenticate.access_requests, held, caller) for held in pending[:MAX_ROWS]],
+        "more_pending": len(pending) > MAX_ROWS,
+        "active": list(starmap(_grant_row, active[:MAX_ROWS])),
+        "more_active": len(active) > MAX_ROWS,
         "expired": list(starmap(_grant_row, expired[:MAX_ROWS])),
-        "no_answerer": NOT_AN_APPROVER,
+        "not_an_approver": NOT_AN_APPROVER,
     }
 
 
@@ -130,22 +130,22 @@ def _pending_row(desk: Any, held: StoredAccessRequest, caller: AccessActor | Non
     access_request, route = held.request, desk.rules.route(held.request.route)
     settings = None if route is None else route.access_requests
     return {
-        "asked": access_request,
-        "person_url": _user_url(access_request.user_id),
+        "access_request": access_request,
+        "user_url": _user_url(access_request.user_id),
         "value": f"{held.id} {access_request.request_id}",
         "duration": format_duration(access_request.duration_seconds),
         "needed": 0 if settings is None else settings.approvals,
         "is_gone": route is None,
-        "since": time_element(access_request.requested_at),
-        "until": time_element(access_request.expires_at),
+        "requested_at": time_element(access_request.requested_at),
+        "expires_at": time_element(access_request.expires_at),
         "can_decide": caller is not None and desk.can_decide(caller, access_request),
     }
 
 
 def _grant_row(held: UserGrants, access: AccessGrant) -> dict[str, Any]:
-    moments = {"since": time_element(access.started_at), "until": time_element(access.expires_at)}
+    moments = {"starts_at": time_element(access.started_at), "expires_at": time_element(access.expires_at)}
     value = f"{held.user_id} {access.route_hash}"
-    return {"held": held, "person_url": _user_url(held.user_id), "access": access, "value": value, **moments}
+    return {"user": held, "user_url": _user_url(held.user_id), "access": access, "value": value, **moments}
 
 
 def _user_url(id: str) -> str:

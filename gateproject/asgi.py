@@ -51,7 +51,7 @@ class GatePageContext:
     configuration: ConfigurationStatus
     provenance: ConfigProvenance
     incoming: IncomingRequest
-    at_authenticate_host: bool
+    is_authenticate_host: bool
     readiness: Callable[[], ReadinessReport]
 
     @property
@@ -157,7 +157,7 @@ class GateApplication:
         scheme = services.options.authenticate_service_url.scheme
         scope = {**incoming.scope, "path": path, "raw_path": path.encode(), "root_path": "", "scheme": scheme, "gate": context}
         limit = PAGE_BODY_BYTES
-        if context.at_authenticate_host:
+        if context.is_authenticate_host:
             limit = require_service(services.authenticate).scim_access.body_limit(path, incoming.header(b"authorization"), limit)
         try:
             await self._pages(scope, limit_body(receive, limit), send)

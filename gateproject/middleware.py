@@ -53,8 +53,8 @@ class HostPagesMiddleware(MiddlewareMixin):
     """URLs by host: pages of the authenticate host exist only there, those of route hosts everywhere else."""
 
     def process_request(self, request: HttpRequest) -> None:
-        at_authenticate_host = page_context(request).at_authenticate_host
-        request.urlconf = "gateproject.urls" if at_authenticate_host else "proxy.urls"
+        is_authenticate_host = page_context(request).is_authenticate_host
+        request.urlconf = "gateproject.urls" if is_authenticate_host else "proxy.urls"
 
 
 class StaticFilesMiddleware(WhiteNoiseMiddleware):

@@ -52,7 +52,7 @@ class ProxyService:
         )
         self._site = build_site_info(options, site_headers)
         self._serves_routes = options.services in PROXY_ROLES
-        self._hosts = MemoCache(
+        self._host_roles = MemoCache(
             _host_roles(options, authorize), MAX_CACHED_HOSTS, max_key_length=MAX_HOST_LENGTH, size=lambda address: len(address[0])
         )
         gate_hosts = {each.host for each in (options.authenticate_service_url, options.forward_auth_url) if each is not None}
@@ -100,7 +100,7 @@ class ProxyService:
     def handler_for(self, request: PolicyRequest) -> RequestHandler:
         if request.method == CONNECT:  # because no gate page accepts CONNECT
             return RequestHandler.DATA_PLANE if self._serves_routes else RequestHandler.NOT_FOUND
-        handler = handler_for(request.path, self._hosts[request.host, request.port], self._options.authenticate_callback_path)
+        handler = handler_for(request.path, self._host_roles[request.host, request.port], self._options.authenticate_callback_path)
         # A public route serves its application's robots.txt.
         return RequestHandler.DATA_PLANE if handler is RequestHandler.ROBOTS and self._authorize.is_public(request) else handler
 

@@ -139,7 +139,7 @@ class CallbackView(GateCallbackView):
         await self._end_oldest(session, now)
         location = service.browser_redirects.handoff_location(session, target, self.attempt["route_attempt"]) if target else PORTAL
         deletions = service.sessions.clear_conflicting(view_helpers.cookie_headers(request), service.host_port, request.path)
-        cookies = [*deletions, *service.sessions.set_cookies(session, service.host_port, now), service.attempts.clear(self.state)]
+        cookies = [*deletions, *service.sessions.set_cookies(session, service.host_port, now), service.attempts.clear_cookie(self.state)]
         cookies += service.provider_selector.remember_cookies(session.provider) if "may_remember" in self.attempt else []
         return responses.redirect(location, cookies)
 
@@ -218,7 +218,7 @@ class CallbackView(GateCallbackView):
         log.warning("sign-in refused", reason=reason, request_id=page_context(self.request).request_id)
 
     def _clear_attempt(self, response: HttpResponse) -> HttpResponse:
-        return responses.with_cookies(response, [self.service.attempts.clear(self.state)] if self.attempt else [])
+        return responses.with_cookies(response, [self.service.attempts.clear_cookie(self.state)] if self.attempt else [])
 
 
 @view_helpers.renders_bad_request

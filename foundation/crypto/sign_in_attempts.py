@@ -52,7 +52,7 @@ class SignInAttempts:
             -MAX_CONCURRENT:
         ]
 
-    def clear(self, attempt_id: str) -> str:
+    def clear_cookie(self, attempt_id: str) -> str:
         return self._cookie(attempt_id, "", 0)
 
     def _sent_attempts(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> list[tuple[float, str, int]]:

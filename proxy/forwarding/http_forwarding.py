@@ -137,7 +137,7 @@ async def _send_once(
     exchange = supervisor.exchange = await upstream_client.open(request, force_new=force_new)
     if request.has_body:
         supervisor.start_upload()
-    return exchange, *await exchange.response()
+    return exchange, *await exchange.read_response()
 
 
 async def _stream_response(exchange: UpstreamExchange, send: Send, status: int, headers: list[Header], result: ForwardResult) -> None:

@@ -70,7 +70,7 @@ class Denials:
         pages_url = f"{options.authenticate_service_url.origin}/.gate/"
         self._account_link = (Message("View my account"), pages_url)
         self._sign_out_url = f"{pages_url}signout/"
-        self._clear_loop = loops.clear()
+        self._clear_loop = loops.clear_cookie()
         self._authorize = authorize
         self._explanation_url = f"{pages_url}{EXPLANATION_PATH}"
         self._access_request_url = f"{pages_url}{ACCESS_REQUEST_PATH}"

@@ -23,7 +23,7 @@ class SignInLoops:
         self._secure = options.cookie_secure
         self._sealer = Sealer(options.cookie_secret, "sign-in count")
 
-    def record_completion(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> str:
+    def completion_cookie(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> str:
         """Return the Set-Cookie value after one more completed sign-in."""
         count = self._count(cookie_headers, host_port, now)
         value = self._sealer.seal({"n": count + 1}, audience=host_port, expires_at=now + WINDOW)
@@ -32,7 +32,7 @@ class SignInLoops:
     def is_looping(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> bool:
         return self._count(cookie_headers, host_port, now) >= MAX_SIGN_INS
 
-    def clear(self) -> str:
+    def clear_cookie(self) -> str:
         return cookies.set_cookie(self._name, "", max_age=0, secure=self._secure)
 
     def _count(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> int:

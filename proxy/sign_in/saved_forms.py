@@ -214,7 +214,7 @@ class SavedForms:
     def _cookie(self, id: str, value: str, max_age: int) -> str:
         return cookies.set_cookie(self._prefix + id, value, max_age=max_age, secure=self._secure)
 
-    def clear(self, id: str) -> str:
+    def clear_cookie(self, id: str) -> str:
         return self._cookie(id, "", 0)
 
 

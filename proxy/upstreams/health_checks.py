@@ -101,7 +101,7 @@ class HealthChecks:
     async def _status(self, request: OutgoingRequest, *, force_new: bool) -> int:
         exchange = await self._client.open(request, force_new=force_new)
         try:
-            status, _ = await exchange.response()
+            status, _ = await exchange.read_response()
             received, more_body = 0, True
             while more_body and received < _MAX_RESPONSE_BYTES:  # so that the connection can be reused
                 chunk, more_body = await exchange.read()

@@ -106,7 +106,7 @@ class UpstreamExchange:
         except CONNECTION_ERRORS as error:
             raise UpstreamError("the upstream closed the connection while the request was sent") from error
 
-    async def response(self) -> tuple[int, Sequence[Header]]:
+    async def read_response(self) -> tuple[int, Sequence[Header]]:
         """Return the status and the headers as received.
 
         Interim responses are skipped (RFC 9110 15.2), except a requested 101. Raises UpstreamError, or StaleConnection if a reused

@@ -23,7 +23,7 @@ async def form_replay(request: HttpRequest, id: str) -> HttpResponse:
         if proxy.sign_in_loops.is_looping(incoming.cookie_headers, host_port, now):
             links = ((Message("Try again"), origin + incoming.request.path),)
             return render_error(
-                request, 400, SIGN_IN_LOOP, advice=SIGN_IN_LOOP_ADVICE, links=links, set_cookies=[proxy.sign_in_loops.clear()]
+                request, 400, SIGN_IN_LOOP, advice=SIGN_IN_LOOP_ADVICE, links=links, set_cookies=[proxy.sign_in_loops.clear_cookie()]
             )
         return redirect(*proxy.sign_in_urls.start(incoming, origin.partition("://")[0], now))
     form = await proxy.data_plane.saved_forms.load(incoming, id, now)

@@ -71,8 +71,8 @@ async def _establish_session(request: HttpRequest, handoff: Handoff) -> HttpResp
     set_cookies = [
         *cookies.clear_conflicting(gate.incoming.cookie_headers, host_port, gate.incoming.request.path),
         *cookies.set_cookies(session.id, host_port, issued_at=now, expires_at=session.expires_at, now=now),
-        gate.proxy.sign_in_attempts.clear(handoff.attempt_id),
-        gate.proxy.sign_in_loops.record_completion(gate.incoming.cookie_headers, host_port, now),
+        gate.proxy.sign_in_attempts.clear_cookie(handoff.attempt_id),
+        gate.proxy.sign_in_loops.completion_cookie(gate.incoming.cookie_headers, host_port, now),
     ]
     return redirect(handoff.redirect_uri, set_cookies)
 
@@ -109,11 +109,11 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
     if proxy.sign_in_loops.is_looping(incoming.cookie_headers, host_port, now):
         links = ((Message("Try again"), target.url),)
         return render_error(
-            request, 400, SIGN_IN_LOOP, advice=FORWARD_AUTH_LOOP_ADVICE, links=links, set_cookies=[proxy.sign_in_loops.clear()]
+            request, 400, SIGN_IN_LOOP, advice=FORWARD_AUTH_LOOP_ADVICE, links=links, set_cookies=[proxy.sign_in_loops.clear_cookie()]
         )
     if await _is_signed_in(request, policy_request, route):
         # Signed in from another tab; or the front proxy does not send the cookie to gate, which causes a loop.
-        return redirect(target.url, [proxy.sign_in_loops.record_completion(incoming.cookie_headers, host_port, now)])
+        return redirect(target.url, [proxy.sign_in_loops.completion_cookie(incoming.cookie_headers, host_port, now)])
     location, set_cookies = proxy.sign_in_urls.start(
         replace(incoming, request=policy_request), target.scheme, now, route.route if route else None
     )

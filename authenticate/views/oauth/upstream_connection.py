@@ -97,7 +97,7 @@ async def connection_callback(request: HttpRequest, name: str) -> HttpResponse:
     except ProviderError as error:
         unavailable = Message("The server is not responding, or its response is invalid. Nothing was connected.")
         return _refusal_page(request, service, state, ConnectionRefused(unavailable, str(error), 503))
-    return responses.redirect(return_path, [service.connections.attempts.clear(state)])
+    return responses.redirect(return_path, [service.connections.attempts.clear_cookie(state)])
 
 
 # enforcement-point: Upstream requests: Connections to third-party MCP servers
@@ -146,7 +146,7 @@ def _server_refusal(params: dict[str, str]) -> ConnectionRefused:
 def _refusal_page(request: HttpRequest, service: AuthenticateService, state: str, error: ConnectionRefused) -> HttpResponse:
     log.warning("upstream connection refused", reason=error.reason, request_id=page_context(request).request_id)
     response = responses.render_error(request, error.status, error.message, advice=CONNECT_AGAIN, links=BACK)
-    return responses.with_cookies(response, [service.connections.attempts.clear(state)] if error.message is not STALE else [])
+    return responses.with_cookies(response, [service.connections.attempts.clear_cookie(state)] if error.message is not STALE else [])
 
 
 async def _disconnect(request: HttpRequest, service: AuthenticateService, session: SessionRecord, resource: str) -> None:

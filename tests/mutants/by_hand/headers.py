@@ -140,7 +140,7 @@ TROUBLED = "contract/test_upstreams_in_trouble.py"
 statuses = door("proxy.upstreams.upstream_errors", TROUBLED)
 statuses.without("a status that HTTP does not have is no answer", "bad_status", never("not 100 <= status <= 599"))
 interims = door("proxy.upstreams.upstream_exchange", TROUBLED)
-interims.without("interim answers have an end", "UpstreamExchange.response", replaced("MAX_INTERIM_RESPONSES + 1", "10**9"))
+interims.without("interim answers have an end", "UpstreamExchange.read_response", replaced("MAX_INTERIM_RESPONSES + 1", "10**9"))
 descriptors = door("proxy.upstreams.upstream_errors", "unit/proxy/upstreams/test_upstream_errors.py")
 descriptors.without(
     "no byte of a malformed response is logged", "malformed", replaced("match['llhttp'] or match['aiohttp']", "error.message")
@@ -155,15 +155,15 @@ upstream.without(
 exchange = door("proxy.upstreams.upstream_exchange", "unit/proxy/upstreams/test_upstream_client.py")
 exchange.without(
     "a connection that a response calls authenticated is not used again",
-    "UpstreamExchange.response",
+    "UpstreamExchange.read_response",
     never("authenticates_connection(headers)"),
 )
 exchange.without(
-    "a connection on which a body may come late is not used again", "UpstreamExchange.response", never("message.code in _BODILESS")
+    "a connection on which a body may come late is not used again", "UpstreamExchange.read_response", never("message.code in _BODILESS")
 )
 exchange.without(
     "what said something is not taken for stale",
-    "UpstreamExchange.response",
+    "UpstreamExchange.read_response",
     never("self._protocol.received_any"),
 )
 exchange.without("little is held for a slow reader", "UpstreamExchange.send_head", passes(read_bufsize="1 << 18"))

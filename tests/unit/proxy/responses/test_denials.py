@@ -163,7 +163,7 @@ async def test_unauthenticated_user_is_not_sent_to_stronger_sign_in(tmp_path: Pa
 async def test_browser_losing_stronger_sign_in_is_in_a_loop(tmp_path: Path) -> None:
     options, cookie = make_options(tmp_path), ""
     for _ in range(3):
-        cookie = SignInLoops(options).record_completion([cookie.encode()], "app.example.com", NOW).partition(";")[0]
+        cookie = SignInLoops(options).completion_cookie([cookie.encode()], "app.example.com", NOW).partition(";")[0]
     incoming = incoming_from("https://app.example.com/wages", headers={**NAVIGATION, "cookie": cookie})
     answer = await answered(options, incoming, weak())
     assert answer.status == 400

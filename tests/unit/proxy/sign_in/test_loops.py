@@ -21,7 +21,7 @@ def after(loops: SignInLoops, times: int, *, host: str = HOST, start: float = NO
     """Return the Cookie header of a browser after `times` completed sign-ins."""
     header: list[bytes] = []
     for number in range(times):
-        header = [loops.record_completion(header, host, start + number).split(";")[0].encode()]
+        header = [loops.completion_cookie(header, host, start + number).split(";")[0].encode()]
     return header
 
 

@@ -103,7 +103,7 @@ async def test_connection_refusal_is_retried_at_another_upstream(method):
             selection = ClusterSelection(cluster, b"", fallback_host=b"incoming")
             request = OutgoingRequest(selection.upstream, method, b"/", [(b"host", b"incoming")], selection=selection)
             exchange = await client.open(request)
-            assert (await exchange.response())[0] == 200
+            assert (await exchange.read_response())[0] == 200
             exchange.close()
         assert [each.headers for each in canary.requests] == [[(b"host", b"incoming")]] * 4
     selection = ClusterSelection(cluster_of(gone.url, gone.url.replace("127.0.0.1", "localhost")), b"")

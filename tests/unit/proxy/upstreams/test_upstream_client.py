@@ -29,7 +29,7 @@ async def fetch(client, request, *body):
             exchange.write(chunk)
         if request.has_body:
             exchange.end_body()
-        status, headers = await exchange.response()
+        status, headers = await exchange.read_response()
         received, is_more = b"", True
         while is_more:
             chunk, is_more = await exchange.read()
@@ -99,7 +99,7 @@ async def test_connection_with_incomplete_request_is_not_reused(client):
     async with RawUpstream(script=responds_early) as canary:
         exchange = await client.open(make_request(canary.url, "POST", has_body=True, content_length=5))
         exchange.write(b"12")
-        await exchange.response()
+        await exchange.read_response()
         assert await exchange.read() == (b"ok", False)
         exchange.close()
         async with asyncio.timeout(5):  # the old connection would not respond
@@ -248,11 +248,11 @@ async def test_force_new_ignores_idle_connections(client):
     async with RawUpstream() as canary:
         first, second = [await client.open(make_request(canary.url)) for _ in range(2)]
         for exchange in (first, second):
-            await exchange.response()
+            await exchange.read_response()
             await exchange.read()
             exchange.close()
         exchange = await client.open(make_request(canary.url), force_new=True)
-        await exchange.response()
+        await exchange.read_response()
         exchange.close()
         assert canary.connections == 3
 
@@ -311,7 +311,7 @@ async def test_bytes_after_101_reach_the_new_protocol(client):
 
     async with RawUpstream(script=script) as canary:
         exchange = await client.open(make_request(canary.url, is_upgrade=True))
-        assert (await exchange.response())[0] == 101
+        assert (await exchange.read_response())[0] == 101
         receiver = Receiver()
         _, first = exchange.take_over(receiver)
         assert first
@@ -361,7 +361,7 @@ async def test_buffer_is_small_for_slow_client(client, monkeypatch, fast_seconds
     length = 8 << 20
     async with RawUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length + bytes(length)) as canary:
         exchange = await client.open(make_request(canary.url))
-        await exchange.response()
+        await exchange.read_response()
         chunk_sizes, received, is_more = [], 0, True
         while is_more:
             for _ in range(20):  # the upstream sends as much as it can
@@ -379,7 +379,7 @@ async def test_buffer_shrinks_when_client_slows_down(client, monkeypatch):
     length = 8 << 20
     async with RawUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length + bytes(length)) as canary:
         exchange = await client.open(make_request(canary.url))
-        await exchange.response()
+        await exchange.read_response()
         for fast_seconds, max_bytes in ((60.0, 2 * MAX_READ_BYTES), (-1.0, 2 * INITIAL_READ_BYTES), (60.0, 2 * MAX_READ_BYTES)):
             monkeypatch.setattr("proxy.upstreams.upstream_connection.FAST_READER_SECONDS", fast_seconds)
             chunk_sizes = []
@@ -449,7 +449,7 @@ async def test_bytes_before_a_reset_are_read_first(client):
 
     async with RawUpstream(script=script) as canary:
         exchange = await client.open(make_request(canary.url))
-        await exchange.response()
+        await exchange.read_response()
         while exchange._protocol.connected:  # no read is pending when the connection is lost
             await asyncio.sleep(0)
         assert await exchange.read() == (b"short", True)

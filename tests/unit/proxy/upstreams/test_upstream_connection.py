@@ -47,7 +47,7 @@ async def test_response_survives_reset_of_the_connection(client, is_chunked):
 
     async with RawUpstream(script=script) as canary:
         exchange = await client.open(make_upload(canary.url))
-        assert (await exchange.response())[0] == 413
+        assert (await exchange.read_response())[0] == 413
         with pytest.raises(UpstreamError, match="closed the connection"):
             await write_for_ever(exchange)
         received, is_more = b"", True

@@ -62,7 +62,7 @@ async def status_of(context, **keys):
             route = make_route(canary.url, **keys)
             exchange = await client.open(OutgoingRequest(Upstream.build(route), "GET", b"/", [(b"host", b"u")]))
             try:
-                return (await exchange.response())[0]
+                return (await exchange.read_response())[0]
             finally:
                 exchange.close()
     finally:
