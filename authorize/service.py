@@ -10,6 +10,7 @@ from authorize.accessible_routes import AccessibleRoute, EntryPoints
 from authorize.authorizer import Attestation, AuthorizationResult, Authorizer, ShadowOutcome
 from authorize.decision_log.shadow_policy import ShadowPolicy
 from authorize.identity import request_credentials
+from authorize.identity.account_token_loader import AccountTokenLoader
 from authorize.identity.agent_token_loader import AgentTokenLoader
 from authorize.identity.client_certificates import ClientCertificates
 from authorize.identity.identity_loader import IdentityLoader
@@ -89,6 +90,7 @@ class AuthorizeService(Authorizer):
         self._programmatic_tokens = ProgrammaticTokens(options)
         self._service_accounts = ServiceAccountLoader(replica)
         self._identities = IdentityLoader.from_options(options, replica)
+        self._account_tokens = AccountTokenLoader(self._service_accounts, replica)
         self._agent_tokens = AgentTokenLoader(self._identities, SessionReader(options), replica, broker)
         self._bearers = bearers
         self._clock = clock
@@ -236,7 +238,8 @@ class AuthorizeService(Authorizer):
             return await self._service_accounts.identify(value, now)
         if request_credentials.is_agent_token(scheme, value):
             resource = resource_for(route, request.host_port) if route is not None else None
-            return await self._agent_tokens.identify(value, request, resource, now)
+            tokens = self._account_tokens if request_credentials.is_account_token(value) else self._agent_tokens
+            return await tokens.identify(value, request, resource, now)
         if scheme == "bearer" and route is not None and route.bearer_token is not None:
             return await self._identify_by_bearer(route, value, request.source_ip, now)
         if programmatic_token := value if scheme == "gate" else request_credentials.parse_query_token(request):

@@ -18,6 +18,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from config.provider_config import ProviderConfig
+from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.broker_client import page_context
 from databroker.claims import verified_email
 from databroker.models import AuditEntry, Session, User
@@ -57,6 +58,8 @@ class AuditAction(StrEnum):
     REVOKE_AGENT = "revokes the authorization of an agent"
     CONNECT_SERVER = "connects an account at the MCP server"
     DISCONNECT_SERVER = "disconnects the account at the MCP server"
+    ISSUE_TOKEN = "gets an access token"  # noqa: S105 - an action
+    REVOKE_TOKEN = "revokes an access token"  # noqa: S105
     GRANT_ACCESS = "grants temporary access", "could not grant temporary access"
     REVOKE_ACCESS = "revokes temporary access", "could not revoke temporary access"
     REQUEST_ACCESS = "requests access", "could not request access"
@@ -244,6 +247,13 @@ def connection_entry(
     """Build the entry of a user's action on the connection to a third-party MCP server.  The caller saves it after the action."""
     texts = {"client_address": address, "action": action, "object_type": "MCP server", "object_id": resource, "object_repr": name}
     return _build_entry(user_actor(session, providers), moment, **texts)
+
+
+def account_token_entry(moment: float, account: str, resource: str, address: str, action: AuditAction) -> AuditEntry:
+    """Build the entry of a service account's action on its access token for a resource."""
+    id = f"{PROVIDER}/{account}"
+    texts = {"client_address": address, "action": action, "object_type": "access token"}
+    return _build_entry(Actor(ActorKind.SERVICE_ACCOUNT, id, account), moment, **texts, object_id=resource, object_repr=resource)
 
 
 def name_in_claims(user_id: str, claims: Mapping[str, Any], providers: Providers) -> str:

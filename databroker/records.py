@@ -36,6 +36,7 @@ OAUTH_CLIENT = "oauth_client"
 DEVICE_AUTHORIZATION = "device_authorization"
 UPSTREAM_CONNECTION = "upstream_connection"
 UPSTREAM_REFRESH_REQUEST = "upstream_refresh_request"
+SERVICE_ACCOUNT_TOKEN = "service_account_token"  # noqa: S105
 
 RECORD_TYPES = (
     SESSION,
@@ -62,6 +63,7 @@ RECORD_TYPES = (
     DEVICE_AUTHORIZATION,
     UPSTREAM_CONNECTION,
     UPSTREAM_REFRESH_REQUEST,
+    SERVICE_ACCOUNT_TOKEN,
 )
 
 

@@ -12,7 +12,17 @@ import structlog
 
 from databroker.broker_client import BrokerClient, current_version
 from databroker.record_cache import ChangeCounter, RecordCache, select_policy_fields
-from databroker.records import ACCESS_GRANT, DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, UPSTREAM_CONNECTION, USER, Record
+from databroker.records import (
+    ACCESS_GRANT,
+    DIRECTORY_GROUP,
+    DIRECTORY_USER,
+    SERVICE_ACCOUNT,
+    SERVICE_ACCOUNT_TOKEN,
+    SESSION,
+    UPSTREAM_CONNECTION,
+    USER,
+    Record,
+)
 from databroker.store.base import NO_POSITION, RecordChange, ResyncRequired
 from foundation.backoff import backoff_delays
 from foundation.errors import BrokerError
@@ -44,7 +54,17 @@ UNKNOWN: Final = Unknown.UNKNOWN
 # Change that callbacks receive if anything may have changed: they drop everything derived from records.
 CACHE_CLEARED: Final = RecordChange(0, "", "", None)
 
-ABSENCE_NOT_CACHED: Final = frozenset({SESSION, SERVICE_ACCOUNT, UPSTREAM_CONNECTION})
+REPLICATED_TYPES: Final = (
+    SESSION,
+    USER,
+    DIRECTORY_USER,
+    DIRECTORY_GROUP,
+    SERVICE_ACCOUNT,
+    SERVICE_ACCOUNT_TOKEN,
+    ACCESS_GRANT,
+    UPSTREAM_CONNECTION,
+)
+ABSENCE_NOT_CACHED: Final = frozenset({SESSION, SERVICE_ACCOUNT, SERVICE_ACCOUNT_TOKEN, UPSTREAM_CONNECTION})
 
 RecordKey = tuple[str, str]
 
@@ -59,14 +79,14 @@ class Replica:
     replica polls the broker's version and confirms the cache once the stream has reached that version; without a confirmation in time it
     drops the cache.
 
-    The absence of a record is cached too, because most users are in no directory.  The exceptions are sessions, service
-    accounts and connections of users to third-party servers: a new one must be found immediately, without waiting for the stream.
+    The absence of a record is cached too, because most users are in no directory.  The exceptions are sessions, service accounts, their
+    access tokens, and connections of users to third-party servers: a new one must be found immediately, without waiting for the stream.
     """
 
     def __init__(
         self,
         client: BrokerClient,
-        types: tuple[str, ...] = (SESSION, USER, DIRECTORY_USER, DIRECTORY_GROUP, SERVICE_ACCOUNT, ACCESS_GRANT, UPSTREAM_CONNECTION),
+        types: tuple[str, ...] = REPLICATED_TYPES,
         *,
         max_records: int = MAX_RECORDS_PER_TYPE,
         initial_backoff: float = 0.1,

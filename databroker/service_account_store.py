@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from databroker.broker_client import BrokerClient, iter_records
 from databroker.permissions import PERMISSIONS, in_order, unknown_permissions
-from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
+from databroker.records import SERVICE_ACCOUNT, Record, RecordValue, ServiceAccountRecord, known_fields
 from databroker.store.base import VersionConflict
 from foundation.crypto.service_account_token import NAME, hash_token, new_token
 from foundation.errors import GateError
@@ -18,6 +19,26 @@ MAX_GROUPS = 100
 MAX_GROUP_LENGTH = 255
 # Separator between the name of an account and the rest of the name of an account that it created.
 NAME_SEPARATOR = "--"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccountToken(RecordValue):
+    """Access token of a service account for one resource, without its secret.
+
+    `secret_hash` is that of the account's secret which it was issued for: it is valid only while that secret is.
+    """
+
+    account: str
+    secret_hash: str = field(repr=False)
+    token_hash: str = field(repr=False)
+    resource: str
+    scopes: tuple[str, ...]
+    issued_at: float
+    expires_at: float
+
+    @classmethod
+    def from_record(cls, record: Record) -> Self:
+        return cls(**{**known_fields(cls, record), "scopes": tuple(record.data["scopes"])})
 
 
 class AccountError(GateError):

@@ -12,7 +12,7 @@ from authorize.protected_resources import ProtectedResource
 from foundation.oauth_redirect_uris import matches_registered_uri
 from foundation.values import SecretText
 
-AUTHORIZATION_CODE, REFRESH_TOKEN = "authorization_code", "refresh_token"
+AUTHORIZATION_CODE, REFRESH_TOKEN, CLIENT_CREDENTIALS = "authorization_code", "refresh_token", "client_credentials"
 DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
 NO_AUTHENTICATION = "none"
 SECRET_METHODS = ("client_secret_basic", "client_secret_post")
@@ -26,6 +26,7 @@ class Registration(Enum):
     CONFIGURED = "configured"
     METADATA_DOCUMENT = "metadata document"
     DYNAMIC = "dynamic registration"
+    SERVICE_ACCOUNT = "service account"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,4 +91,6 @@ class OAuthClient(ClientMixin):
         return response_type == "code"
 
     def check_grant_type(self, grant_type: str) -> bool:
+        if self.registration is Registration.SERVICE_ACCOUNT:
+            return grant_type == CLIENT_CREDENTIALS
         return grant_type in (AUTHORIZATION_CODE, REFRESH_TOKEN) or (grant_type == DEVICE_CODE and self.allows_devices)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from authenticate.oauth.authorization_server import AUTHENTICATION_METHODS
-from authenticate.oauth.oauth_client import AUTHORIZATION_CODE, DEVICE_CODE, REFRESH_TOKEN
+from authenticate.oauth.oauth_client import AUTHORIZATION_CODE, CLIENT_CREDENTIALS, DEVICE_CODE, REFRESH_TOKEN
 
 WELL_KNOWN = "/.well-known/oauth-authorization-server"
 AUTHORIZE_PATH = "/.gate/oauth/authorize"
@@ -27,7 +27,7 @@ def server_metadata(issuer: str, *, accepts_documents: bool, has_registration: b
         "device_authorization_endpoint": issuer + DEVICE_AUTHORIZATION_PATH,
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
-        "grant_types_supported": [AUTHORIZATION_CODE, REFRESH_TOKEN, DEVICE_CODE],
+        "grant_types_supported": [AUTHORIZATION_CODE, REFRESH_TOKEN, DEVICE_CODE, CLIENT_CREDENTIALS],
         "code_challenge_methods_supported": ["S256"],
         "token_endpoint_auth_methods_supported": AUTHENTICATION_METHODS,
         "revocation_endpoint_auth_methods_supported": AUTHENTICATION_METHODS,

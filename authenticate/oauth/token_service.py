@@ -7,6 +7,7 @@ import structlog
 from authlib.oauth2.rfc6749 import OAuth2Error
 from authlib.oauth2.rfc6749.util import extract_basic_authorization
 
+from authenticate.oauth.account_tokens import AccountAuthorizationServer, AccountTokens, names_account_token
 from authenticate.oauth.authorization_server import (
     CODE_SECONDS,
     REVOCATION,
@@ -18,14 +19,15 @@ from authenticate.oauth.authorization_server import (
 from authenticate.oauth.client_registry import OAuthClients
 from authenticate.oauth.device_authorizations import DeviceAuthorizations, StoredDevice, TooManyDevices
 from authenticate.oauth.device_grant import DEVICE_ENDPOINT, DeviceAuthorizationServer
-from authenticate.oauth.oauth_client import DEVICE_CODE, OAuthClient
+from authenticate.oauth.oauth_client import CLIENT_CREDENTIALS, DEVICE_CODE, OAuthClient
 from authenticate.oauth.oauth_records import DeviceAuthorization
 from authorize.protected_resources import ProtectedResource, ProtectedResources
 from config.options import Options
 from databroker.agent_records import AgentAuthorization, AuthorizationCode
 from databroker.broker_client import BrokerClient
 from databroker.end_sessions import end_sessions
-from databroker.records import SESSION, Record, SessionRecord
+from databroker.records import SESSION, Record, ServiceAccountRecord, SessionRecord
+from databroker.service_account_store import ServiceAccountToken
 from databroker.session_reader import SessionReader
 from databroker.store.base import VersionConflict
 from foundation.crypto.agent_token import AgentTokenKind, RefreshTokens, new_token
@@ -61,10 +63,11 @@ class InvalidAuthorizationRequest(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TokenResult:
-    """Response to a token or revocation request, and the session that it ended, if any."""
+    """Response to a token or revocation request, with the session that it ended, or the service account's token that it concerns."""
 
     response: OAuthResponse
     ended: SessionRecord | None = None
+    account_token: ServiceAccountToken | None = None
 
 
 class TokenService:
@@ -75,6 +78,7 @@ class TokenService:
         self.resources = ProtectedResources(options.policy)
         self.clients = OAuthClients(options, broker, clock)
         self.devices = DeviceAuthorizations(options, broker, clock)
+        self._account_tokens = AccountTokens(broker, clock)
         self._broker = broker
         self._clock = clock
         self._reader = SessionReader(options)
@@ -159,12 +163,34 @@ class TokenService:
         return response
 
     async def token(self, params: Mapping[str, str], headers: Mapping[str, str], client_address: str) -> TokenResult:
-        """Respond to a token request."""
+        """Respond to a token request.  Raises OAuth2Error."""
+        if params.get("grant_type") == CLIENT_CREDENTIALS:
+            return await self._issue_to_account(OAuthRequest("POST", params, headers), client_address)
         return await self._run(params, headers, client_address, is_revocation=False)
 
     async def revoke(self, params: Mapping[str, str], headers: Mapping[str, str], client_address: str) -> TokenResult:
-        """Respond to a revocation request (RFC 7009).  It ends the session: access and refresh tokens are one authorization."""
+        """Respond to a revocation request (RFC 7009).  It ends the session: access and refresh tokens are one authorization.
+
+        Raises OAuth2Error.
+        """
+        if names_account_token(params):
+            token = await self._account_tokens.revoke(OAuthRequest("POST", params, headers))
+            if token is not None:
+                facts = {"service_account": token.account, "resource": token.resource}
+                log.info("access token revoked", **facts, client_address=client_address)
+            return TokenResult(OAuthResponse(200, {}, []), account_token=token)
         return await self._run(params, headers, client_address, is_revocation=True)
+
+    async def _issue_to_account(self, request: OAuthRequest, client_address: str) -> TokenResult:
+        def server_for(client: OAuthClient | None, account: ServiceAccountRecord | None, secret: str) -> AccountAuthorizationServer:
+            settings = (self.issuer, self.resources, self._refresh_tokens, self._clock(), client)
+            return AccountAuthorizationServer(*settings, account=account, secret=secret)
+
+        response, token = await self._account_tokens.issue(server_for, request)
+        if token is not None:
+            facts = {"service_account": token.account, "resource": token.resource, "scopes": list(token.scopes)}
+            log.info("access token issued", **facts, client_address=client_address)
+        return TokenResult(response, account_token=token)
 
     async def _run(self, params: Mapping[str, str], headers: Mapping[str, str], client_address: str, *, is_revocation: bool) -> TokenResult:
         request = OAuthRequest("POST", params, headers)

@@ -4,7 +4,7 @@ import re
 
 from authorize.policy.policy_request import PolicyRequest
 from foundation.auth_challenges import INVALID_TOKEN
-from foundation.crypto.agent_token import ACCESS_TOKEN_PREFIX
+from foundation.crypto.agent_token import ACCESS_TOKEN_PREFIXES, AgentTokenKind
 from foundation.crypto.service_account_token import PREFIX
 
 # Every credential that is parsed here must be removed before a request is forwarded.  proxy/rewriting/request_headers.py and
@@ -52,7 +52,12 @@ def is_service_account_token(scheme: str, token: str) -> bool:
 
 def is_agent_token(scheme: str, token: str) -> bool:
     """Return whether the token is an access token of gate's authorization server.  It is accepted in headers only (RFC 6750 2.3)."""
-    return scheme == "bearer" and token.startswith(ACCESS_TOKEN_PREFIX)
+    return scheme == "bearer" and token.startswith(ACCESS_TOKEN_PREFIXES)
+
+
+def is_account_token(token: str) -> bool:
+    """Return whether this access token was issued to a service account."""
+    return token.startswith(AgentTokenKind.SERVICE_ACCOUNT)
 
 
 def challenge(request: PolicyRequest, accepts_bearer_tokens: bool) -> str:

@@ -43,12 +43,19 @@ class ServiceAccountLoader:
         """Return the identity of a token.  Raises BrokerError."""
         if not (name := parse_name(token)):
             return InvalidToken(MALFORMED_SECRET)
+        return await self._identify(name, lambda account: _secret_matches(token, account, now), now)
+
+    async def identify_holder(self, name: str, secret_hash: str, now: float) -> Identity | InvalidToken:
+        """Return the identity of an account whose access token was issued for the secret with this hash.  Raises BrokerError."""
+        return await self._identify(name, lambda account: is_current_secret(secret_hash, account, now), now)
+
+    async def _identify(self, name: str, has_secret: Callable[[ServiceAccountRecord], bool], now: float) -> Identity | InvalidToken:
         known: _LoadedAccount | InvalidToken | None = self._known.get(name)
         if not isinstance(known, _LoadedAccount) or now >= known.identity.expires_at or not self._is_current(name, known):
             known = await self._load(name, now)
         if isinstance(known, InvalidToken):
             return known
-        if not _secret_matches(token, known.account, now):
+        if not has_secret(known.account):
             return InvalidToken(f"service account {name}: it has another secret")
         return known.identity
 
@@ -142,6 +149,12 @@ async def _load_creators(account: ServiceAccountRecord, get: ReadRecord) -> tupl
         creators.append((account.creator, record.version))
         account = creator
     return tuple(creators), until
+
+
+# enforcement-point: Authorization server: Access tokens end with the secret of their service account
+def is_current_secret(secret_hash: str, account: ServiceAccountRecord, now: float) -> bool:
+    """Return whether this is the hash of the account's secret, or of the previous one during its overlap."""
+    return secret_hash == account.secret_hash or (secret_hash == account.previous_secret_hash and now < account.previous_secret_expires_at)
 
 
 def _secret_matches(token: str, account: ServiceAccountRecord, now: float) -> bool:

@@ -2,6 +2,7 @@
 
     gate_at_<session id>.<43 random characters>                            access token
     gate_rt_<session id>.<43 random characters>.<22 characters of a MAC>   refresh token
+    gate_st_<record id>.<43 random characters>                             access token of a service account
     gate_ac_<session id>.<43 random characters>                            authorization code
     gate_dc_<record id>.<43 random characters>                             device code
 
@@ -28,11 +29,12 @@ class AgentTokenKind(StrEnum):
 
     ACCESS = "gate_at_"
     REFRESH = "gate_rt_"
+    SERVICE_ACCOUNT = "gate_st_"
     CODE = "gate_ac_"
     DEVICE_CODE = "gate_dc_"
 
 
-ACCESS_TOKEN_PREFIX = AgentTokenKind.ACCESS.value
+ACCESS_TOKEN_PREFIXES = (AgentTokenKind.ACCESS.value, AgentTokenKind.SERVICE_ACCOUNT.value)
 _PATTERNS = {
     kind: re.compile(kind.value + rf"({_ID})\.({_ID})" + (r"\.([A-Za-z0-9_-]{22})" if kind is AgentTokenKind.REFRESH else ""), re.ASCII)
     for kind in AgentTokenKind
@@ -51,7 +53,7 @@ class NewToken:
 
 
 def new_token(kind: AgentTokenKind, session_id: str) -> NewToken:
-    """Return a new access token or authorization code of a session, or a device code of a record."""
+    """Return a new access token or authorization code of a session, or a token or device code of another record."""
     token = f"{kind.value}{session_id}.{to_text(secrets.token_bytes(SECRET_BYTES))}"
     return NewToken(token, hash_token(token))
 

@@ -15,8 +15,10 @@ import pytest
 from mcp import Client
 from mcp.shared.auth import OAuthToken
 
+from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.eventually import eventually_equal
+from tests.support.fork_server import run
 from tests.support.gate import AUTHENTICATE_HOST, HTML, GateBuilder, RunningGate, follow
 from tests.support.mcp_client import CALLBACK, ClientStorage, mcp_client, oauth_provider
 from tests.support.mcp_server import McpServer
@@ -59,6 +61,7 @@ def gate(
         .route(ECHO, to=upstream.url, mcp={}, allow_any_authenticated_user=True, pass_identity_headers=True)
         .route(SCOPED, to=server.url, mcp={"path": "/mcp", "scopes": TOOL_SCOPES}, allow_any_authenticated_user=True, policy=SCOPE_POLICY)
         .setting(groups_claim="groups", oauth_clients=[CLIENT, DEVICE], oauth_dynamic_registration=True, jwt_claims_headers=["email"])
+        .setting(grpc_address=f"127.0.0.1:{free_port()}")
         .setting(data_plane="envoy" if request.param == "envoy" else "embedded", workers="2" if request.param == "workers" else "1")
     )
     with builder.start(tmp_path_factory.mktemp(request.param)) as running:
@@ -239,6 +242,33 @@ async def test_device_without_a_browser(gate: RunningGate) -> None:
         assert (await call(gate, tokens["access_token"], OTHER)).status_code == 401
     secrets = (started["device_code"], tokens["access_token"])
     assert not any(secret in gate.child.output for secret in secrets)
+
+
+async def test_service_account_gets_a_token(gate: RunningGate) -> None:
+    done = run("manage.py", "serviceaccount", "create", "ci", "--group", "engineering", "--expires", "12h", "-config", gate.config_file)
+    assert done.returncode == 0, done.stderr
+    secret = done.stdout.strip()
+    credentials = {"client_id": "ci", "client_secret": secret}
+    resource = gate.url(TOOLS, "/mcp")
+    tokens = (await oauth(gate, "token", grant_type="client_credentials", resource=resource, **credentials)).json()
+    access = tokens["access_token"]
+    assert [(await call(gate, access)).status_code for _ in range(6)] == [200] * 6, "at once, in whichever process"
+    assert (await call(gate, access, OTHER)).status_code == 401
+    async with gate.client() as agent:
+        headers = JSON | {"Authorization": f"Bearer {access}"}
+        started = await agent.post(resource, json=CALL, headers=headers)
+        headers |= {"Mcp-Session-Id": started.headers["mcp-session-id"], "Accept": "text/event-stream"}
+        async with agent.stream("GET", resource, headers=headers) as stream:
+            assert stream.status_code == 200
+            done = run("manage.py", "serviceaccount", "revoke", "ci", "-config", gate.config_file)
+            assert done.returncode == 0, done.stderr
+            async with asyncio.timeout(20):
+                with suppress(httpx.RemoteProtocolError, httpx.ReadError):
+                    await stream.aread()
+    await eventually_equal(lambda: _status(gate, access), 401)
+    refused = await oauth(gate, "token", grant_type="client_credentials", resource=resource, **credentials)
+    assert refused.json()["error"] == "invalid_client"
+    assert not any(value in gate.child.output for value in (secret, access))
 
 
 async def test_metadata_is_public_and_names_the_issuer(gate: RunningGate) -> None:

@@ -106,7 +106,11 @@ RULES = {
     },
     "Authorization server": {
         "Access tokens at a route",
+        "Access tokens end with the secret of their service account",
+        "Access tokens of service accounts at a route",
+        "Access tokens of service accounts",
         "Audience of tokens",
+        "Authentication of service accounts",
         "Authorization codes",
         "Challenge of a protected resource",
         "Client ID metadata documents",

@@ -10,7 +10,7 @@ from authenticate.oauth.server_metadata import server_metadata
 from authenticate.oauth.token_service import TokenResult
 from authenticate.service import page_context
 from authenticate.views.oauth.oauth_responses import cors_endpoint, form_params, json_answer
-from databroker.audit_log import AuditAction, session_entry
+from databroker.audit_log import AuditAction, account_token_entry, session_entry
 
 
 @cors_endpoint("GET")
@@ -28,14 +28,14 @@ async def metadata(request: HttpRequest) -> HttpResponse:
 async def token(request: HttpRequest) -> HttpResponse:
     gate = page_context(request)
     result = await gate.authenticate.agents.token(_params(request), _headers(request), gate.client_address)
-    return await _respond(request, result)
+    return await _respond(request, result, AuditAction.ISSUE_TOKEN)
 
 
 @cors_endpoint("POST")
 async def revoke(request: HttpRequest) -> HttpResponse:
     gate = page_context(request)
     result = await gate.authenticate.agents.revoke(_params(request), _headers(request), gate.client_address)
-    return await _respond(request, result)
+    return await _respond(request, result, AuditAction.REVOKE_TOKEN)
 
 
 @cors_endpoint("POST")
@@ -45,8 +45,12 @@ async def device_authorization(request: HttpRequest) -> HttpResponse:
     return json_answer(response.status, response.body, response.headers)
 
 
-async def _respond(request: HttpRequest, result: TokenResult) -> HttpResponse:
-    gate, ended = page_context(request), result.ended
+async def _respond(request: HttpRequest, result: TokenResult, token_action: AuditAction) -> HttpResponse:
+    gate, ended, token = page_context(request), result.ended, result.account_token
+    if token is not None:
+        service = gate.authenticate
+        entry = account_token_entry(service.clock(), token.account, token.resource, gate.client_address, token_action)
+        await service.audit_writer.enqueue(entry)
     if ended is not None:
         service = gate.authenticate
         service.revoke_in_background(ended)

@@ -81,7 +81,7 @@ async def test_code_becomes_tokens_of_a_session_of_its_own(agent_site: Site) -> 
         ({"code": ""}, "invalid_request"),
         ({"code": "gate_ac_x"}, "invalid_grant"),
         ({"grant_type": "password"}, "unsupported_grant_type"),
-        ({"grant_type": "client_credentials"}, "unsupported_grant_type"),
+        ({"grant_type": "client_credentials"}, "invalid_client"),
         ({"grant_type": ""}, "unsupported_grant_type"),
         ({"grant_type": '"\\'}, "unsupported_grant_type"),
     ],
