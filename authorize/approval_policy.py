@@ -1,15 +1,19 @@
 """Approval policy: which routes accept access requests, and which identities may approve them or use break-glass access."""
 
+import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 from authorize.policy.compiled_route import approval_blocks
 from authorize.policy.criterion import Evaluation, EvaluationContext
-from authorize.policy.identity import Identity
+from authorize.policy.decision import Decision, Outcome, evaluate_route
+from authorize.policy.identity import GrantPeriod, Identity
 from authorize.policy.language.expression_compiler import compile_block
 from authorize.policy.policy_request import PolicyRequest
 from authorize.policy.truth import TRUE
 from config.routes.policy.policy_language import ENFORCE, Combination, Comparison
 from config.routes.route import Route
+from config.routes.route_access_requests import is_tool_name, tool_grant_key
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 
 # Approvers are matched by identity only, so the request has no content.
@@ -22,6 +26,24 @@ def may_request(route: Route, identity: Identity) -> bool:
     `identity_providers` excludes users of other providers, even with an approval.
     """
     return route.access_requests is not None and _is_accepted_user(route, identity)
+
+
+# enforcement-point: Authorization: Tools that may be requested
+def requestable_tool(decision: Decision) -> str:
+    """Return the tool that a denied call needs and that its user may request, "" if temporary access would not allow the call."""
+    context, route = decision.context, decision.compiled_route
+    if decision.outcome is not Outcome.FORBIDDEN or context is None or route is None or route.route.access_requests is None:
+        return ""
+    identity, message = context.identity, context.request.mcp
+    if identity is None or message is None or not message.tool or not is_tool_name(message.tool):
+        return ""
+    if not route.route.access_requests.tools or not route.route.access_requests.accepts(message.tool):
+        return ""
+    if not may_request(route.route, identity):
+        return ""
+    grants = {**identity.grants, tool_grant_key(route.route.grant_key, message.tool): GrantPeriod(-math.inf, math.inf)}
+    outcome = evaluate_route(context.request, replace(identity, grants=grants), route, context.now).outcome
+    return message.tool if outcome in (Outcome.ALLOWED, Outcome.STEP_UP) else ""
 
 
 def _is_accepted_user(route: Route, identity: Identity) -> bool:

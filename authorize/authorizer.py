@@ -58,6 +58,8 @@ class AuthorizationResult:
     valid_until: float = math.inf
     # Scopes that a denied access token lacks, and with which the request would be allowed.
     missing_scopes: tuple[str, ...] = ()
+    # Tool of an MCP server that a denied call needs, and to which the user may request access.
+    requestable_tool: str = ""
 
     @property
     def withheld_credentials(self) -> WithheldCredentials:
@@ -139,7 +141,10 @@ class Authorizer(ABC):
     async def allowed_calls(
         self, request: PolicyRequest, authorization: AuthorizationResult, cookie_headers: Iterable[bytes], calls: Sequence[McpMessage]
     ) -> Sequence[bool]:
-        """Return for each call of an MCP server whether it would be allowed in place of `request`, whose result is `authorization`."""
+        """Return for each call of an MCP server whether a list may have it.
+
+        That is if it would be allowed in place of `request`, whose result is `authorization`, or its user may request access to its tool.
+        """
         ...
 
     @abstractmethod

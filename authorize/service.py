@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from authorize.accessible_routes import AccessibleRoute, EntryPoints
+from authorize.approval_policy import requestable_tool
 from authorize.authorizer import Attestation, AuthorizationResult, Authorizer, ShadowOutcome
 from authorize.decision_log.shadow_policy import ShadowPolicy
 from authorize.identity import request_credentials
@@ -20,6 +21,7 @@ from authorize.policy.criterion import EvaluationContext
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome, evaluate_route
 from authorize.policy.identity import Identity
 from authorize.policy.language.criterion_registry import build_criterion
+from authorize.policy.language.grant_criteria import grant_period
 from authorize.policy.mcp_message import NO_MESSAGE, McpMessage
 from authorize.policy.missing_scopes import missing_scopes
 from authorize.policy.policy_request import PolicyRequest
@@ -132,7 +134,8 @@ class AuthorizeService(Authorizer):
             request_credentials.challenge(request, route.route.bearer_token is not None) if decision.outcome is Outcome.SIGN_IN else ""
         )
         valid_until = _decision_expiry(decision, identity) if is_forwarded and identity is not None else math.inf
-        return AuthorizationResult(decision, identity, headers, challenge, token_error, valid_until, missing_scopes(decision))
+        needed = missing_scopes(decision), requestable_tool(decision)
+        return AuthorizationResult(decision, identity, headers, challenge, token_error, valid_until, *needed)
 
     async def evaluate_shadow(
         self, request: PolicyRequest, authorization: AuthorizationResult, cookie_headers: Iterable[bytes]
@@ -160,7 +163,9 @@ class AuthorizeService(Authorizer):
         if identity is None:  # a call may need the user of a request that did not
             identity = await self._identify_if_possible(request, cookie_headers, now, route.route)
         # The context's request has the verification result of its client certificate.
-        return [evaluate_route(context.request.with_message(call), identity, route, now).is_allowed for call in calls]
+        decisions = (evaluate_route(context.request.with_message(call), identity, route, now) for call in calls)
+        # A tool that may be requested stays in the list, because the denial of its call leads to the request.
+        return [decision.is_allowed or bool(requestable_tool(decision)) for decision in decisions]
 
     async def credentials_for(
         self, authorization: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes], rejected: str = ""
@@ -293,7 +298,9 @@ def _decision_expiry(decision: Decision, identity: Identity) -> float:
     """
     expires_at = identity.expires_at if identity.is_provider_user or identity.has_oauth_token else math.inf
     route, context = decision.compiled_route, decision.context
-    if not identity.grants or route is None or context is None or (period := identity.grants.get(route.route.grant_key)) is None:
+    if not identity.grants or route is None or context is None:
+        return expires_at
+    if (period := grant_period(EvaluationContext(context.request, identity, context.now, route.route))) is None:
         return expires_at
     return (
         expires_at if evaluate_route(context.request, identity, route, period.expires_at).is_allowed else min(expires_at, period.expires_at)

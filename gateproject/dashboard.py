@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import urlencode
 
-from authenticate.access_requests.access_request_service import route_title
+from authenticate.access_requests.requested_access import route_title
 from authenticate.admin import take
 from authorize.models import LoggedDecision
 from authorize.policy.decision import Outcome

@@ -9,10 +9,10 @@ from functools import reduce
 import structlog
 
 from authenticate.access_requests.access_webhook import BREAK_GLASS_USED, AccessEvent
+from authenticate.access_requests.requested_access import access_title, require_requestable
 from authorize.approval_policy import ApprovalPolicy, may_request
 from authorize.identity.identity_builder import grant_subject
 from authorize.identity.service_account_loader import load_account_identity
-from authorize.policy.compiled_route import route_name
 from authorize.policy.identity import Identity
 from authorize.route_settings import RouteLinks
 from config.options import Options
@@ -116,10 +116,12 @@ class AccessRequestService:
         """Return the route that accepts access requests and has this id in links (`RouteLinks`), or None."""
         return self._linked.get(link_id)
 
-    async def create(self, actor: AccessActor, route: Route, why: str, seconds: float) -> None:
+    async def create(self, actor: AccessActor, route: Route, why: str, seconds: float, tool: str = "") -> None:
+        """Request access to a route, or to one tool of an MCP server."""
         settings = route.access_requests
         if settings is None or not actor.identity.is_provider_user:
             raise RequestNotFound(Message("this application does not accept access requests"))
+        require_requestable(route, tool)
         if not 0 < seconds <= settings.max_duration.total_seconds():
             raise AccessError(
                 Message("access can be requested for at most %(duration)s", duration=format_duration(settings.max_duration.total_seconds()))
@@ -134,12 +136,13 @@ class AccessRequestService:
             issuer=holder.issuer,
             display_name=actor.name,
             route=route.grant_key,
-            route_name=route_title(route),
+            route_name=access_title(route, tool),
             reason=reason,
             duration_seconds=seconds,
             requested_at=self._clock(),
             email=actor.email,
             account_id=actor.session.user_id,
+            tool=tool,
         )
         await self._requests.check_quota(request)
         async with actor.audited(AuditAction.REQUEST_ACCESS, request):
@@ -151,7 +154,7 @@ class AccessRequestService:
             f"{request.display_name} requests access to {request.route_name} for {format_duration(seconds)}: {reason}",
         )
 
-    async def break_glass(self, actor: AccessActor, route: Route, why: str, seconds: float) -> None:
+    async def break_glass(self, actor: AccessActor, route: Route, why: str, seconds: float, tool: str = "") -> None:
         """Grant the actor emergency access immediately, if the rule allows it.  A warning is logged and the webhook is called."""
         settings = route.access_requests.break_glass if route.access_requests is not None else None
         if settings is None or not self.can_break_glass(actor, route):
@@ -160,9 +163,11 @@ class AccessRequestService:
             raise AccessError(
                 Message("emergency access is limited to %(duration)s", duration=format_duration(settings.max_duration.total_seconds()))
             )
+        require_requestable(route, tool)
         now, holder, reason = self._clock(), actor.grant_subject, validate_reason(why)
         granted_by, until = f"{actor.name} (break-glass)", now + seconds
-        access = AccessGrant(secrets.token_hex(16), route.grant_key, now, until, granted_by, reason, route_title(route))
+        name = access_title(route, tool)
+        access = AccessGrant(secrets.token_hex(16), route.grant_key, now, until, granted_by, reason, name, tool=tool)
         text = f"{actor.name}, {access.route_name}, for {format_duration(seconds)}: {reason}"
         async with actor.audit.step(AuditAction.BREAK_GLASS, User, [(holder.id, text)]):
             log.warning("break-glass access used", user_id=holder.id, route=access.route_name, expires_at=until)
@@ -269,7 +274,7 @@ class AccessRequestService:
 
     def _require_approver(self, actor: AccessActor, request: AccessRequest) -> Route:
         route = self.rules.route(request.route)
-        if route is None:
+        if route is None or route.access_requests is None or not route.access_requests.accepts(request.tool):
             raise RequestNotFound(_REQUEST_CLOSED)
         if not self.can_decide(actor, request):
             raise NotPermitted(Message("you can't approve or deny this request; nothing was changed"))
@@ -320,6 +325,7 @@ class AccessRequestService:
             granted_by,
             request.reason,
             request.route_name,
+            tool=request.tool,
         )
         try:
             async with actor.audited(AuditAction.GRANT_ACCESS, request):
@@ -369,10 +375,6 @@ _CONFLICT = Message("another approver changed this request; reload the page and 
 
 def describe_request(request: AccessRequest) -> str:
     return f"{request.display_name}, {request.route_name}, for {format_duration(request.duration_seconds)}: {request.reason}"
-
-
-def route_title(route: Route) -> str:
-    return route.title or route_name(route)
 
 
 _UNITS = (

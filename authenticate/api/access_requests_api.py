@@ -28,6 +28,7 @@ class AccessRequestResource(ResponseModel):
     user_id: str
     user: str
     route: str
+    tool: str = Field(description="Tool of an MCP server to which the access is limited. Empty for the complete route.")
     reason: str
     duration_seconds: int
     requested_at: Timestamp
@@ -111,6 +112,7 @@ def _to_response(call: ApiCall, actor: AccessActor, held: StoredAccessRequest) -
         user_id=request.user_id,
         user=request.display_name,
         route=request.route_name,
+        tool=request.tool,
         reason=request.reason,
         duration_seconds=int(request.duration_seconds),
         requested_at=to_rfc3339(request.requested_at),

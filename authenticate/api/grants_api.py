@@ -23,12 +23,13 @@ class GrantQuery(PageQuery):
 
 
 class GrantResource(ResponseModel):
-    """Temporary access of a user to one route."""
+    """Temporary access of a user to one route, or to one tool of it."""
 
     id: str
     user_id: str
     user: str
     route: str
+    tool: str = Field(description="Tool of an MCP server to which the access is limited. Empty for the complete route.")
     started_at: Timestamp
     expires_at: Timestamp
     granted_by: str
@@ -77,6 +78,7 @@ def _to_response(call: ApiCall, each: StoredGrant) -> GrantResource:
         user_id=user.user_id,
         user=user.display_name,
         route=grant.route_name or grant.route,
+        tool=grant.tool,
         started_at=to_rfc3339(grant.started_at),
         expires_at=to_rfc3339(grant.expires_at),
         granted_by=grant.granted_by,

@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 import structlog
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from authenticate.access_requests.access_request_service import AccessActor, format_duration, route_title
+from authenticate.access_requests.access_request_service import AccessActor, format_duration
+from authenticate.access_requests.requested_access import route_title
 from authenticate.page_paths import ACCESS_PATH as PAGE
 from authenticate.service import AuthenticateService, page_context
 from authenticate.views import view_helpers
@@ -17,7 +19,7 @@ from authenticate.views.portal_pages import STYLE, portal_files
 from authorize.approval_policy import may_request
 from authorize.route_settings import RouteLinks
 from config.routes.route import Route
-from config.routes.route_access_requests import REQUIRED
+from config.routes.route_access_requests import MAX_TOOL_LENGTH, REQUIRED, is_tool_name
 from databroker.audit_log import AuditLogUnavailable
 from databroker.grants.access_request_store import StoredAccessRequest
 from databroker.grants.grant_records import MAX_REASON_LENGTH, AccessGrant, UserGrants
@@ -53,9 +55,17 @@ async def access(request: HttpRequest) -> HttpResponse:
 def _sign_in_url(request: HttpRequest) -> str:
     service = page_context(request).authenticate
     chosen = service.access_requests.route_for_link(request.GET.get("route", ""))
-    return service.browser_redirects.sign_in_url(
-        PAGE if chosen is None else f"{PAGE}?route={service.access_requests.links.link_id(chosen)}"
-    )
+    if chosen is None:
+        return service.browser_redirects.sign_in_url(PAGE)
+    tool = _requested_tool(chosen, request)
+    query = {"route": service.access_requests.links.link_id(chosen), **({"tool": tool} if tool else {})}
+    return service.browser_redirects.sign_in_url(f"{PAGE}?{urlencode(query)}")
+
+
+def _requested_tool(route: Route, request: HttpRequest) -> str:
+    """Return the tool that the link names, "" if it is none that may be requested."""
+    tool, settings = request.GET.get("tool", ""), route.access_requests
+    return tool if settings is not None and is_tool_name(tool) and settings.accepts(tool) else ""
 
 
 @view_helpers.requires_session(*METHODS, back=BACK, sign_in_url=_sign_in_url)
@@ -94,7 +104,7 @@ async def _dispatch(request: HttpRequest, service: AuthenticateService, actor: A
             if route is None:
                 raise AccessError(Message("this application does not accept access requests; nothing was changed"))
             step = access_requests.create if do == "ask" else access_requests.break_glass
-            await step(actor, route, form.get("why", ""), _seconds(form.get("duration", "")))
+            await step(actor, route, form.get("why", ""), _seconds(form.get("duration", "")), form.get("tool", "").strip())
         case "withdraw":
             await access_requests.withdraw(actor, id, nonce)
         case "refuse":
@@ -130,7 +140,7 @@ async def _page(request: HttpRequest, service: AuthenticateService, actor: Acces
         style=pages.static_path(STYLE),
         csrf=token,
         time=time_element,
-        form=None if chosen is None else _form(chosen, access_requests.links),
+        form=None if chosen is None else _form(chosen, access_requests.links, _requested_tool(chosen, request)),
         glass=_break_glass_durations(chosen) if chosen is not None and access_requests.can_break_glass(actor, chosen) else None,
         is_lost="route" in request.GET and chosen is None,
         routes=[(access_requests.links.link_id(route), route_title(route)) for route in await _requestable_routes(request, service, actor)],
@@ -141,6 +151,7 @@ async def _page(request: HttpRequest, service: AuthenticateService, actor: Acces
         more=max(0, len(pending) - MAX_LISTED),
         grants=[_grant_row(each, actor) for each in granted[:MAX_LISTED]],
         longest_why=MAX_REASON_LENGTH,
+        longest_tool=MAX_TOOL_LENGTH,
     )
     return responses.with_cookies(response, [cookie] if cookie else [])
 
@@ -151,17 +162,25 @@ async def _requestable_routes(request: HttpRequest, service: AuthenticateService
     opened = await gate.authorize.accessible_routes(gate.incoming.request, view_helpers.cookie_headers(request))
     known = {opening.route.id for opening in opened}
     requestable = [route for route in service.access_requests.rules.routes if may_request(route, actor.identity)]
-    found = [route for route in requestable if route.is_in_portal and route.id not in known]
+    # Tools are requested by users who may open the MCP server.
+    found = [route for route in requestable if route.is_in_portal and (route.id in known) is _has_tools(route)]
     return sorted(found, key=lambda route: route_title(route).casefold())
 
 
-def _form(route: Route, links: RouteLinks) -> dict[str, Any]:
+def _has_tools(route: Route) -> bool:
+    return route.access_requests is not None and bool(route.access_requests.tools)
+
+
+def _form(route: Route, links: RouteLinks, tool: str) -> dict[str, Any]:
     settings = route.access_requests
     if settings is None:
         raise RuntimeError("this route does not accept access requests")
     return {
         "id": links.link_id(route),
         "words": route_title(route),
+        "tool": tool,
+        "needs_tool": bool(settings.tools),
+        "tools": [name for name in settings.tools if "*" not in name],
         "address": route.from_.host_port,
         "needs_reason": settings.reason == REQUIRED,
         "durations": list(_durations(settings.max_duration)),
@@ -184,6 +203,7 @@ def _durations(maximum: timedelta) -> Iterator[tuple[int, str]]:
 def _request_row(held: StoredAccessRequest, service: AuthenticateService) -> dict[str, Any]:
     access_request, route = held.request, service.access_requests.rules.route(held.request.route)
     settings = None if route is None else route.access_requests
+    is_gone = settings is None or not settings.accepts(access_request.tool)
     return {
         "value": f"{held.id} {access_request.request_id}",
         "person": access_request.display_name,
@@ -195,7 +215,7 @@ def _request_row(held: StoredAccessRequest, service: AuthenticateService) -> dic
         "expires": access_request.expires_at,
         "approvers": [each.name for each in access_request.approvals],
         "needed": 0 if settings is None else settings.approvals,
-        "is_gone": route is None,
+        "is_gone": is_gone,
     }
 
 

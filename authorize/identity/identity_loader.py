@@ -259,7 +259,7 @@ class IdentityLoader:
             group_names=tuple(_interned(group.name) for group in groups if group.name),
             matchable_group_names=await self._matchable_group_names(groups, prefix) if has_names else frozenset(),
             access={
-                access.route: GrantPeriod(access.started_at, access.expires_at)
+                access.key: GrantPeriod(access.started_at, access.expires_at)
                 for access in _latest_per_route(active_grants(self._holder(session, user), access_record))
             },
         )

@@ -60,7 +60,7 @@ class Identity:
         consumes and does not forward.
     client_id: OAuth client that acts for the user, "" for browsers.  `scopes` are those of its access token.
     linked_id: id of the user who owns this account, if accounts at several providers are linked, else "".
-    grants: temporary access by the access key of its route (config/routes/route.py).
+    grants: temporary access by the access key of its route (config/routes/route.py), or of a tool of the route.
     sources: records that the identity was built from, if it is cached with them.  No rule reads them.
     """
 

@@ -125,6 +125,7 @@ def _decision_response(authorization: AuthorizationResult) -> pb.CheckResponse:
         "challenge": authorization.challenge,
         "token_error": authorization.token_error,
         "missing_scopes": " ".join(authorization.missing_scopes),
+        "requestable_tool": authorization.requestable_tool,
     }
     response.dynamic_metadata.update({**_outcome(authorization), **metadata})
     if authorization.valid_until < math.inf:  # which JSON does not know

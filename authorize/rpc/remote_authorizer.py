@@ -61,9 +61,10 @@ class RemoteAuthorizer(Authorizer):
         metadata = _metadata(response)
         decision = _decision(metadata, route)
         identity = _identity(metadata.get("identity"))
-        challenge, refused, scopes = (str(metadata.get(name) or "") for name in ("challenge", "token_error", "missing_scopes"))
+        names = ("challenge", "token_error", "missing_scopes", "requestable_tool")
+        challenge, refused, scopes, tool = (str(metadata.get(name) or "") for name in names)
         headers = _headers(response) if decision.is_allowed else ()
-        return AuthorizationResult(decision, identity, headers, challenge, refused, _valid_until(metadata), tuple(scopes.split()))
+        return AuthorizationResult(decision, identity, headers, challenge, refused, _valid_until(metadata), tuple(scopes.split()), tool)
 
     async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:
         host, _, port = host_port.partition(":") if not host_port.startswith("[") else (host_port, "", "")

@@ -60,7 +60,7 @@ def _check_public_route_has_no_lists(route: "Route") -> Iterator[Finding]:
     lists = [name for name in names if getattr(route, name)]
     if any(block.effect == "allow" for block in route.policy):
         lists.append("`allow` of policy")
-    if route.access_requests is not None:
+    if route.access_requests is not None and not route.access_requests.tools:  # a deny rule may except access to a tool
         lists.append("access_requests")
     for key in ("allow_public_unauthenticated_access", "allow_any_authenticated_user"):
         if lists and getattr(route, key):

@@ -76,6 +76,7 @@ class AccessRequest(RecordValue):
     grant_expires_at: float = 0.0  # expiry of the grant, set on approval
     email: str = ""  # canonical, possibly unverified; only for `identifiers`
     account_id: str = ""  # account that sent the request, because an account may be linked to another user later
+    tool: str = ""  # of an MCP server; "" for the complete route
 
     @property
     def expires_at(self) -> float:
@@ -221,4 +222,4 @@ async def end_early(broker: BrokerClient, user_grants: UserGrants, access: Acces
     Pending requests of the user for the route are closed first, because an approval would restore the access.
     """
     await AccessRequestStore(broker, clock).close_all(user_grants.user_id, user_grants.issuer, access.route)
-    return await GrantStore(broker, clock).revoke(user_grants.user_id, access.route)
+    return await GrantStore(broker, clock).revoke(user_grants.user_id, access.key)

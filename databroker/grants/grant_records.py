@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
+from config.routes.route_access_requests import tool_grant_key
 from databroker.records import Record, RecordValue, known_fields
 
 MAX_REASON_LENGTH = 500
@@ -24,7 +25,7 @@ class GrantSubject(NamedTuple):
 class AccessGrant(RecordValue):
     """Temporary access to one route, with times in Unix seconds; `route` is its grant key (config/routes/route.py).
 
-    `route_name` and `granted_by` are display names.
+    `tool` limits it to calls of one tool of an MCP server, "" for the complete route.  `route_name` and `granted_by` are display names.
     """
 
     id: str
@@ -36,11 +37,17 @@ class AccessGrant(RecordValue):
     route_name: str = ""
     revoked_at: float = 0.0  # time of a revocation; earlier approvals are ignored
     original_expires_at: float = 0.0  # expiry before a revocation, which sets `expires_at` to 0
+    tool: str = ""
+
+    @property
+    def key(self) -> str:
+        """Key of the route, or of its tool, among the user's grants."""
+        return tool_grant_key(self.route, self.tool)
 
     @property
     def route_hash(self) -> str:
-        """Id of the route among the user's grants, 16 hex digits.  Successive grants for one route have the same."""
-        return hashlib.sha256(self.route.encode()).hexdigest()[:16]
+        """Id of the route or tool among the user's grants, 16 hex digits.  Successive grants for one have the same."""
+        return hashlib.sha256(self.key.encode()).hexdigest()[:16]
 
     @property
     def retained_until(self) -> float:

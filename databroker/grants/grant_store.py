@@ -53,9 +53,9 @@ class GrantStore:
             _require_not_revoked(retained, access, approved)
             if any(other.id == access.id for other in retained):
                 return None  # two approvers completed the same request concurrently
-            if any(other.route == access.route and other.expires_at >= access.expires_at > self._clock() for other in retained):
+            if any(other.key == access.key and other.expires_at >= access.expires_at > self._clock() for other in retained):
                 raise AccessError(Message("this user already has access that lasts longer; revoke it first"))
-            grants = (*(other for other in retained if other.route != access.route or other.original_expires_at), access)
+            grants = (*(other for other in retained if other.key != access.key or other.original_expires_at), access)
             return UserGrants(user.id, user.effective_issuer, user.email or user.name, grants)
 
         await self._update(user.id, edit)
@@ -80,15 +80,16 @@ class GrantStore:
             None,
         )
 
-    async def revoke(self, user_id: str, route: str) -> bool:
-        """Revoke the active grants of a user for a route, also one that has replaced the grant that the caller saw.
+    async def revoke(self, user_id: str, key: str) -> bool:
+        """Revoke the active grants of a user for a route or tool (`AccessGrant.key`), also one that has replaced the grant that the
+        caller saw.
 
         Returns False if there is none.
         """
 
         def edit(found: UserGrants | None) -> UserGrants | None:
             now = self._clock()
-            ended = [] if found is None else [access for access in found.grants if access.route == route and access.expires_at > now]
+            ended = [] if found is None else [access for access in found.grants if access.key == key and access.expires_at > now]
             if found is None or not ended:
                 return None
             # Revoked grants remain in the record, so that a concurrent last approval does not create them again.
@@ -133,7 +134,7 @@ class GrantStore:
 
 
 def _require_not_revoked(retained: Iterable[AccessGrant], access: AccessGrant, approved: float) -> None:
-    ended = [other for other in retained if other.original_expires_at and other.route == access.route]
+    ended = [other for other in retained if other.original_expires_at and other.key == access.key]
     if any(other.id == access.id or other.revoked_at >= approved for other in ended):
         raise AccessError(Message("this access was revoked: request it again"))
 

@@ -164,11 +164,20 @@ class Denials:
         return (Message("Sign in as another user"), f"{self._sign_out_url}?{urlencode({'gate_redirect_uri': target})}")
 
     def _access_request_link(self, authorization: AuthorizationResult) -> tuple[tuple[str, str], ...]:
-        """Return the link to request access, for signed-in users if access could be granted: a deny rule prevents it."""
-        route, identity = authorization.decision.compiled_route, authorization.identity
-        if route is None or identity is None or is_denied(authorization.decision) or not may_request(route.route, identity):
+        """Return the link to request access, for signed-in users if access could be granted: a deny rule prevents it.
+
+        Access to a tool is requested for a call that it would allow, whatever denies the call now.
+        """
+        route, identity, tool = authorization.decision.compiled_route, authorization.identity, authorization.requestable_tool
+        if route is None or identity is None or not may_request(route.route, identity):
             return ()
-        return ((Message("Request access"), f"{self._access_request_url}{self._links.link_id(route.route)}"),)
+        url = f"{self._access_request_url}{self._links.link_id(route.route)}"
+        if tool:
+            return ((Message("Request access"), f"{url}&{urlencode({'tool': tool})}"),)
+        settings = route.route.access_requests
+        if is_denied(authorization.decision) or settings is None or not settings.accepts(""):
+            return ()
+        return ((Message("Request access"), url),)
 
     def _cors(self, incoming: IncomingRequest, decision: Decision) -> Headers:
         """Return CORS headers that let a script read the denial, if the route allows CORS or the script's origin is a route."""

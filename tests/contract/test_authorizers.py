@@ -70,6 +70,15 @@ POLICY = [
     {**APP, "prefix": "/gone", "redirect": {"host_redirect": "other.example.com"}, "to": None},
     {**APP, "prefix": "/mcp", "mcp": {}, "portal": "hide", "allowed_domains": ["corp.com"], "policy": TOOL_POLICY},
     {**APP, "prefix": "/scoped", "mcp": {"scopes": SCOPES}, "policy": SCOPE_POLICY},
+    {
+        **APP,
+        "prefix": "/requested",
+        "mcp": {},
+        "portal": "hide",
+        "allowed_domains": ["corp.com"],
+        "access_requests": {"approvers": [{"groups": "leads"}], "tools": ["delete_*"]},
+        "policy": {"deny": {"and": [{"mcp_tool": {"not_in": ["search"]}}, {"not": {"granted": True}}]}},
+    },
     {**APP, "allowed_domains": ["corp.com"], "pass_identity_headers": True, "cors_allow_preflight": True},
     {"from": "https://other.example.com:8443", "to": "http://up", "allowed_groups": ["nobody"]},
     {"from": "https://strong.example.com", "prefix": "/strong", "to": "http://up", "allowed_domains": ["corp.com"], "acr_values": ["mfa"]},
@@ -124,6 +133,27 @@ async def test_known_expiry_is_returned(world: World) -> None:
     await settled()
     by_program = await world.authorizer.check(request("/told", headers=[(b"authorization", b"Bearer " + token.encode())]), [])
     assert (by_program.decision.outcome, by_program.valid_until) == (Outcome.ALLOWED, math.inf)
+
+
+async def test_access_to_a_tool_is_requested_granted_and_expires(world: World) -> None:
+    async def check(tool: str) -> tuple[bool, str, float]:
+        found = await world.authorizer.check(request("/requested", method="POST", mcp=call(tool)), world.cookie())
+        return found.decision.is_allowed, found.requestable_tool, found.valid_until
+
+    assert await check("delete_repo") == (False, "delete_repo", math.inf)
+    assert await check("merge") == (False, "", math.inf)
+    listing = request("/requested", method="POST", mcp=McpMessage("tools/list"))
+    listed = await world.authorizer.check(listing, world.cookie())
+    calls = [call(name) for name in ("search", "delete_repo", "merge")]
+    # A tool that may be requested stays in the list.
+    assert list(await world.authorizer.allowed_calls(listing, listed, world.cookie(), calls)) == [True, True, False]
+    key = world.authorizer.routes.match(request("/requested")).route.grant_key
+    held = (AccessGrant("a", key, 1000.0, 1700.0, "bob", "a test", tool="delete_repo"),)
+    await world.broker.put(ACCESS_GRANT, "oidc/1", UserGrants("oidc/1", ISSUER, "ann", held).to_data())
+    await settled()
+    assert await check("delete_repo") == (True, "", 1700.0)
+    assert await check("delete_all") == (False, "delete_all", math.inf)
+    assert (await check("search"))[2] == 2000.0
 
 
 def call(tool: str) -> McpMessage:

@@ -2,7 +2,8 @@
 
 import gc
 import json
-from collections.abc import AsyncIterator, Iterator
+import re
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,19 +14,25 @@ from mcp.shared.exceptions import MCPError
 
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.eventually import eventually_equal
 from tests.support.fork_server import run
-from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.gate import HTML, GateBuilder, RunningGate, sign_in
+from tests.support.grants import press
 from tests.support.mcp_client import CURRENT, mcp_client
 from tests.support.mcp_server import McpServer
 from tests.support.raw_http import RawClient
 
-TOOLS, OPEN = "tools.localhost", "open.localhost"
+TOOLS, OPEN, REQUESTED = "tools.localhost", "open.localhost", "requested.localhost"
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 POLICY = [
     {"deny": {"mcp_tool": {"not_in": ["search", "read_file"]}}},
     {"deny": {"mcp_resource": {"not_starts_with": "docs://public/"}}},
     {"deny": {"mcp_prompt": "destroy"}},
 ]
+REQUESTS: dict[str, Any] = {
+    "access_requests": {"approvers": [{"groups": "sales"}], "tools": ["delete_*"]},
+    "policy": [{"deny": {"and": [{"mcp_tool": {"not_in": ["search"]}}, {"not": {"granted": True}}]}}],
+}
 SESSIONS = "legacy"
 
 # A client of the SDK that closes while one of its background requests connects leaves that socket to the garbage collector.
@@ -47,6 +54,7 @@ def gate(
     builder = (
         GateBuilder(provider.url)
         .route(TOOLS, to=server.url, mcp={"path": "/mcp"}, policy=POLICY, **accounts, access_requests=approvers)
+        .route(REQUESTED, to=server.url, mcp={"path": "/mcp"}, allowed_groups=["engineering"], **REQUESTS)
         .route(OPEN, to=server.url, mcp={}, allow_public_unauthenticated_access=True)
         .setting(groups_claim="groups", grpc_address=f"127.0.0.1:{free_port()}")
         .setting(data_plane="envoy" if request.param == "envoy" else "embedded", workers="2" if request.param == "workers" else "1")
@@ -166,3 +174,40 @@ async def test_user_gets_the_page_and_the_link_to_request_access(gate: RunningGa
         refused = await client.post(gate.url(TOOLS, "/mcp"), json=call("delete_repo"), headers=JSON)
     assert refused.status_code == 403
     assert "delete_repo" in refused.json()["error"]["message"]
+
+
+async def call_in_session(client: httpx.AsyncClient, gate: RunningGate, message: dict[str, Any]) -> httpx.Response:
+    """Send a message of a signed-in browser in a new session of the server."""
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    url, first = gate.url(REQUESTED, "/mcp"), {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    started = await client.post(url, json=first, headers=JSON)
+    return await client.post(url, json=message, headers=JSON | {"Mcp-Session-Id": started.headers["mcp-session-id"]})
+
+
+async def test_access_to_a_tool_is_requested_granted_and_revoked(gate: RunningGate) -> None:
+    delete = {**call("delete_repo"), "params": {"name": "delete_repo", "arguments": {"name": "gate"}}}
+    listing = {"jsonrpc": "2.0", "id": 8, "method": "tools/list", "params": {}}
+    async with gate.client() as alice, gate.client() as bob:
+        await sign_in(alice, gate.url(REQUESTED, "/"), "alice")
+        listed = (await call_in_session(alice, gate, listing)).text
+        assert "delete_repo" in listed, "because it may be requested"
+        assert "read_file" not in listed
+        refused = (await call_in_session(alice, gate, delete)).json()["error"]["data"]
+        page = refused["access_request_url"]
+        assert page.endswith("&tool=delete_repo")
+        assert "access_request_url" not in (await call_in_session(alice, gate, call("read_file"))).json()["error"]["data"]
+        route = page.partition("route=")[2].partition("&")[0]
+        assert (await press(alice, page, "ask", route=route, tool="delete_repo", why="cleaning up", duration="3600")).status_code == 303
+        await sign_in(bob, gate.url(REQUESTED, "/"), "bob")
+        home = page.partition("?")[0]
+        assert ": delete_repo" in (await bob.get(home, headers=HTML)).text
+        assert (await press(bob, home, "approve")).status_code == 303
+        await eventually_equal(lambda: _status(call_in_session(alice, gate, delete)), 200)
+        assert (await call_in_session(alice, gate, call("delete_all"))).status_code == 403, "another tool"
+        (access,) = re.findall(r'name="access" value="([^"]+)"', (await bob.get(home, headers=HTML)).text)
+        assert (await press(bob, home, "end", access=access)).status_code == 303
+        await eventually_equal(lambda: _status(call_in_session(alice, gate, delete)), 403)
+
+
+async def _status(answer: Awaitable[httpx.Response]) -> int:
+    return (await answer).status_code

@@ -47,6 +47,7 @@ RULES = {
     "Authorization": {
         "Applications in the portal",
         "Approvers of access requests",
+        "Tools that may be requested",
         "Decisions for Envoy",
         "Envoy requires a decision for each request",
         "Grants of temporary access",

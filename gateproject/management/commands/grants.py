@@ -17,6 +17,7 @@ from config.fields.basic_types import duration
 from config.options import Options
 from config.provider_config import owned_email_for
 from config.routes.route import Route
+from config.routes.route_access_requests import is_tool_name
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.audit_log import AuditAction, record_command
 from databroker.broker_client import BrokerClient
@@ -45,6 +46,7 @@ class Command(ConfiguredCommand):
         create = actions.add_parser("create", help="grant a user access to a route with access_requests or the criterion `granted`")
         create.add_argument("--user", required=True, help="user: an e-mail address, or PROVIDER/SUBJECT of a user who has signed in before")
         create.add_argument("--route", required=True, help="name of the route, or its position in the configuration, as in policy[3]")
+        create.add_argument("--tool", default="", metavar="NAME", help="only calls of this tool of an MCP server")
         create.add_argument("--for", required=True, dest="lifetime", metavar="TIME", help="duration, as in 30m or 8h, at most 30 days")
         create.add_argument("--reason", required=True, help="reason, for the audit log")
         listing = actions.add_parser("list", help="list access that has not expired")
@@ -69,11 +71,13 @@ class Command(ConfiguredCommand):
 
     async def _create(self, options: Options, arguments: dict[str, Any]) -> None:
         route, now = _route(options, arguments["route"]), time.time()
+        tool, name = _tool(route, arguments["tool"]), route_name(route)
         async with open_broker(options) as broker:
             user = await _find_user(broker, arguments["user"], options)
             expires_at, reason = now + _seconds(arguments["lifetime"]), validate_reason(arguments["reason"])
             granted_by = f"{command_line_user()} (command line)"
-            access = AccessGrant(secrets.token_hex(8), route.grant_key, now, expires_at, granted_by, reason, route_name(route))
+            name = f"{name}: {tool}" if tool else name
+            access = AccessGrant(secrets.token_hex(8), route.grant_key, now, expires_at, granted_by, reason, name, tool=tool)
             description = f"{_name(user.email or user.name, user.id)}, {access.route_name}, until {format_utc(expires_at)}: {reason}"
             # Audit first, so that an action that cannot be logged is not performed.
             await _record(AuditAction.GRANT_ACCESS, user.id, description)
@@ -154,6 +158,12 @@ def _route(options: Options, written: str) -> Route:
     return found[0]
 
 
+def _tool(route: Route, written: str) -> str:
+    if written and (route.mcp is None or not is_tool_name(written)):
+        raise CommandError(f"--tool {written!r}: {'must be the name of a tool' if route.mcp is not None else 'this route has no key mcp'}")
+    return written
+
+
 async def _find_user(broker: BrokerClient, written: str, options: Options) -> UserRecord:
     """Return the user with this address or id; an address of several users matches none."""
     if "/" in written and not written.startswith(LINKED):
@@ -190,6 +200,7 @@ def _described(held: Held, routes: set[str]) -> dict[str, Any]:
         "user_id": record.user_id,
         "user": record.display_name,
         "route": access.route_name or access.route,
+        "tool": access.tool,
         "is_effective": access.route in routes,
         "started_at": format_utc(access.started_at),
         "expires_at": format_utc(access.expires_at),

@@ -264,9 +264,25 @@ ACCESS_TESTS = "unit/authorize/policy/language/test_grant_criteria.py"
 access = door("authorize.policy.language.grant_criteria", ACCESS_TESTS)
 access.without(
     "access is one route's",
-    "_grant_period",
-    replaced("context.identity.grants.get(context.route.grant_key)", "next(iter(context.identity.grants.values()), None)"),
+    "grant_period",
+    replaced("grants.get(key)", "next(iter(grants.values()), None)"),
 )
+access.without(
+    "access to a tool is for its calls",
+    "grant_period",
+    replaced("tool_grant_key(key, message.tool)", "next((each for each in grants if each != key), key)"),
+)
+CLIENT_TESTS = "unit/authorize/policy/language/test_client_criteria.py"
+clients = door("authorize.policy.language.client_criteria", CLIENT_TESTS)
+clients.without(
+    "a domain matches no path of a client's URL",
+    "client",
+    replaced("fits_url(client_id) or fits_domain(domain) if domain else fits_id(client_id)", "fits_id(client_id) or fits_domain(domain)"),
+)
+clients.without(
+    "a caller without a client is not denied by a negated rule on clients", "client", replaced("return NOT_APPLICABLE", "return FALSE")
+)
+clients.without("a caller without a client has no scopes", "scope", replaced("not identity.client_id", "False"))
 span = door("authorize.policy.identity", ACCESS_TESTS)
 span.without(
     "a clock that is set back lengthens no access",
@@ -282,7 +298,7 @@ giving = door("databroker.grants.grant_store", "unit/databroker/grants/test_gran
 giving.without(
     "what was revoked is not given again",
     "GrantStore.grant",
-    replaced("other.route != access.route or other.original_expires_at", "other.route != access.route"),
+    replaced("other.key != access.key or other.original_expires_at", "other.key != access.key"),
 )
 named = door(
     "gateproject.management.broker_access", "unit/gateproject/management/commands/test_grants.py", "integration/test_endsessions.py"
@@ -293,6 +309,14 @@ named.without(
     replaced("verified_email(record.id, record.data, options.providers)", 'record.data.get("email")'),
 )
 rules = door("authorize.approval_policy", "unit/authorize/test_approval_policy.py")
+rules.without(
+    "a tool is requested only if access would allow its call",
+    "requestable_tool",
+    replaced("outcome in (Outcome.ALLOWED, Outcome.STEP_UP)", "True"),
+)
+rules.without(
+    "a tool is requested only if it is listed", "requestable_tool", replaced("route.route.access_requests.accepts(message.tool)", "True")
+)
 rules.without("an approver is named for certain", "ApprovalPolicy._matches", replaced("... == TRUE", "... in (TRUE, 4)"))
 desk = door("authenticate.access_requests.access_request_service", "unit/authenticate/access_requests/test_access_request_service.py")
 desk.without(

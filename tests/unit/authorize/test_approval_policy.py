@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from authorize.approval_policy import ApprovalPolicy, may_request
+from authorize.approval_policy import ApprovalPolicy, may_request, requestable_tool
 from authorize.policy.decision import Outcome, decide
 from authorize.policy.identity import GrantPeriod
+from authorize.policy.mcp_message import McpMessage
 from tests.unit.authorize.builders import NOW, make_route, request, table, user
 
 KEYS = {"approvers": [{"groups": "leads"}, {"and": [{"domain": "corp.com"}, {"claim/role": "boss"}]}]}
@@ -106,3 +107,40 @@ def test_service_account_approves_only_if_listed_by_id(approvers: list[Any], exp
     assert rules.may_approve(route.grant_key, user(**ROBOT), NOW) is expected
     assert not rules.may_break_glass(route.grant_key, user(**ROBOT), NOW)
     assert not rules.may_approve("another", user(**ROBOT), NOW)
+
+
+TOOL_KEYS = {"approvers": [{"groups": "leads"}], "tools": ["delete_*"]}
+EXCEPT_GRANTED = {"deny": {"and": [{"mcp_tool": {"not_in": ["search"]}}, {"not": {"granted": True}}]}}
+ONLY_SEARCH = {"deny": {"mcp_tool": {"not_in": ["search"]}}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "tool", "attributes", "expected"),
+    [
+        ([EXCEPT_GRANTED], "delete_repo", {}, "delete_repo"),
+        ([EXCEPT_GRANTED], "delete_repo", {"client_id": "agent"}, "delete_repo"),
+        ([EXCEPT_GRANTED], "merge", {}, ""),
+        ([EXCEPT_GRANTED], "search", {}, ""),
+        ([EXCEPT_GRANTED], "", {}, ""),
+        ([EXCEPT_GRANTED], "delete_" + "x" * 300, {}, ""),
+        # Access would not help: another rule denies as well.
+        ([ONLY_SEARCH], "delete_repo", {}, ""),
+        ([EXCEPT_GRANTED, {"deny": {"user": "oidc/1"}}], "delete_repo", {}, ""),
+        # Accounts that request nothing.
+        ([EXCEPT_GRANTED], "delete_repo", {"provider": "service_account"}, ""),
+        ([EXCEPT_GRANTED], "delete_repo", {"session_id": "bearer/1"}, ""),
+    ],
+)
+def test_tool_of_a_denied_call_may_be_requested(policy: Any, tool: str, attributes: dict[str, Any], expected: str) -> None:
+    route = make_route(mcp={}, allowed_domains=["corp.com"], access_requests=TOOL_KEYS, policy=policy)
+    call = request(method="POST", mcp=McpMessage("tools/call", tool=tool) if tool else McpMessage("tools/list"))
+    assert requestable_tool(decide(call, user(**attributes), table(route), NOW)) == expected
+
+
+def test_no_tool_may_be_requested_of_other_routes() -> None:
+    call = request(method="POST", mcp=McpMessage("tools/call", tool="delete_repo"))
+    whole = make_route(mcp={}, access_requests={"approvers": [{"groups": "leads"}]})
+    for route in (whole, make_route(mcp={}), make_route()):
+        assert requestable_tool(decide(call, user(), table(route), NOW)) == ""
+    anonymous = make_route(mcp={}, allowed_domains=["corp.com"], access_requests=TOOL_KEYS, policy=[EXCEPT_GRANTED])
+    assert requestable_tool(decide(call, None, table(anonymous), NOW)) == ""

@@ -24,13 +24,22 @@ WAGES = {"from": "https://wages.example.com", "to": UPSTREAM, "name": "wages", "
 HIDDEN = {"from": "https://vault.example.com", "to": UPSTREAM, "allowed_groups": ["none"], "portal": "hide", "access_requests": KEYS}
 OPEN = {"from": "https://app.example.com", "to": UPSTREAM, "allow_any_authenticated_user": True}
 
+TOOLS = {
+    "from": "https://tools.example.com",
+    "to": UPSTREAM,
+    "title": "Repositories",
+    "allow_any_authenticated_user": True,
+    "mcp": {"path": "/mcp"},
+    "access_requests": {**KEYS, "tools": ["delete_repo", "merge_*"]},
+}
+
 
 @pytest.fixture
 async def site(
     tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, database: None, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Site]:
     monkeypatch.setitem(PEOPLE, "carol", {"name": "Carol", "email": "carol@corp.example", "email_verified": True, "groups": ["leads"]})
-    site = Site(tmp_path, idp, django_pages, policy=[{**WAGES, "access_requests": KEYS}, HIDDEN, OPEN])
+    site = Site(tmp_path, idp, django_pages, policy=[{**WAGES, "access_requests": KEYS}, HIDDEN, OPEN, TOOLS])
     await site.service.start()
     yield site
     await site.service.stop()
@@ -103,6 +112,42 @@ async def test_request_approve_and_revoke(site: Site) -> None:
     assert await audited() == [
         (f"oidc/{username}", name, "oidc/alice") for username, name in zip(("alice", "carol", "carol", "alice"), names, strict=True)
     ]
+
+
+async def test_request_and_grant_of_a_tool(site: Site) -> None:
+    alice, carol = await signed_in(site), await signed_in(site, "carol")
+    link = f"?route={route_id(site, 'tools.')}"
+    assert f'href="/.gate/access{link}"' in await text(alice)
+    form = await text(alice, f"{link}&tool=delete_repo")
+    assert "Request access to the tool <bdi>delete_repo</bdi> of <bdi>Repositories</bdi>" in form
+    assert '<input type="hidden" name="tool" value="delete_repo">' in form
+    for other in ("", "&tool=read_file", "&tool=%3Cb%3E", "&tool=" + "x" * 300):
+        form = await text(alice, f"{link}{other}")
+        assert '<option value="delete_repo">' in form, "the tool is entered"
+        assert "merge_" not in form
+        assert "<b>" not in form.replace("<b><bdi>", "")
+    route = route_id(site, "tools.")
+    for tool in ("", "read_file", "merge_"):
+        assert (await ask(alice, route=route, tool=tool)).status == 400
+    assert (await ask(alice, tool="delete_repo")).status == 400, "of a route without tools"
+    assert (await ask(alice, route=route, tool=" merge_now ")).status == 303
+    seen = await text(carol)
+    assert "requests <b><bdi>Repositories: merge_now</bdi></b> for 1 hour" in seen
+    (value,) = waiting(seen)
+    assert (await press(carol, "approve", request=value)).status == 303
+    ((_, access),) = [each async for each in GrantStore(site.broker, site.clock).iter_grants()]
+    assert (access.tool, access.route_name, access.route) == ("merge_now", "Repositories: merge_now", site.options.policy[3].grant_key)
+    mine = await text(alice)
+    assert "Repositories: merge_now" in mine
+    assert (await press(alice, "end", access=waiting(mine, "access")[0])).status == 303
+    assert await granted(site) == []
+
+
+async def test_sign_in_leads_back_to_the_tool(site: Site) -> None:
+    browser = site.browser()
+    page = f"{PAGE}?route={route_id(site, 'tools.')}&tool=delete_repo"
+    provider = (await browser.get((await browser.get(page)).location)).location
+    assert (await browser.get(site.idp.pick(provider, "alice"))).location.endswith(page)
 
 
 @pytest.mark.parametrize("page", ["/.gate/", "/.gate/sessions", "/.gate/why", PAGE])

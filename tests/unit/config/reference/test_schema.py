@@ -127,7 +127,9 @@ def providers_with(values: dict[str, Any]) -> list[dict[str, Any]]:
 HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
     BrandSettings: lambda values: {"brand": values},
     CertificateFiles: lambda values: {"certificates": [{"cert": "fullchain.pem", "key": "privkey.pem", **values}]},
-    AccessRequestSettings: lambda values: {"policy": [{**ROUTE, "access_requests": {"approvers": [{"groups": "leads"}], **values}}]},
+    AccessRequestSettings: lambda values: {
+        "policy": [{**ROUTE, "mcp": {}, "access_requests": {"approvers": [{"groups": "leads"}], **values}}]
+    },
     OAuthClientEntry: lambda values: {"oauth_clients": [{**CLIENT, **values}]},
     McpSettings: lambda values: {"policy": [{**ROUTE, "to": "https://upstream.internal", "mcp": values}]},
     UpstreamOAuthSettings: lambda values: {

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from config.routes.route import Route
+from config.routes.route_access_requests import tool_grant_key
 from foundation.errors import ConfigError
 from tests.support.options import make_options
 from tests.unit.authorize.builders import make_route, table, user
@@ -46,6 +47,11 @@ def test_unset_field_has_a_default() -> None:
         ({"approvers": LEADS, "break_glass": {}}, "access_requests.break_glass.allowed", "is required"),
         ({"approvers": LEADS, "break_glass": {"allowed": LEADS, "max_duration": "721h"}}, "access_requests.break_glass.max_duration", "30"),
         ({"approvers": LEADS, "approver": LEADS}, "access_requests.approver", ""),
+        ({"approvers": LEADS, "tools": ["a"]}, "access_requests.tools", "requires the key mcp"),
+        ({"approvers": LEADS, "tools": []}, "access_requests.tools", "from 1 to 100"),
+        ({"approvers": LEADS, "tools": [" a"]}, "access_requests.tools", "is not a tool"),
+        ({"approvers": LEADS, "tools": ["a\u202eb"]}, "access_requests.tools", "is not a tool"),
+        ({"approvers": LEADS, "tools": ["x" * 201]}, "access_requests.tools", "is not a tool"),
     ],
 )
 def test_nonsense_is_refused_with_its_location(tmp_path: Path, keys: dict[str, Any], place: str, message: str) -> None:
@@ -75,3 +81,40 @@ def test_requestable_route_requires_access_check() -> None:
     route: Route = make_route(access_requests={"approvers": LEADS})
     assert route.uses_temporary_access
     assert user().grants == {}
+
+
+@pytest.mark.parametrize(
+    ("tools", "tool", "expected"),
+    [
+        ((), "", True),
+        ((), "delete_repo", False),
+        (("delete_repo",), "delete_repo", True),
+        (("delete_repo",), "", False),
+        (("delete_repo",), "delete_repos", False),
+        (("delete_repo",), "Delete_repo", False),
+        (("merge_*",), "merge_now", True),
+        (("merge_*",), "merge_", False),
+        (("merge_*",), "merge", False),
+        (("*_repo",), "delete_repo", True),
+        (("a*c**e",), "abcde", True),
+        (("*",), "anything", True),
+        (("*",), "", False),
+        (("a.b",), "axb", False),
+        (("[ab]",), "a", False),
+        (("x", "delete_*"), "delete_repo", True),
+    ],
+)
+def test_accepted_tools(tools: tuple[str, ...], tool: str, expected: bool) -> None:
+    route = make_route(mcp={}, access_requests={"approvers": LEADS, **({"tools": list(tools)} if tools else {})})
+    assert route.access_requests is not None
+    assert route.access_requests.accepts(tool) is expected
+
+
+def test_tools_may_be_requested_where_every_user_has_access(tmp_path: Path) -> None:
+    route = {"from": "https://tools.example.com", "to": "http://127.0.0.1:9", "allow_any_authenticated_user": True, "mcp": {}}
+    make_options(tmp_path, policy=[{**route, "access_requests": {"approvers": LEADS, "tools": ["a"]}}])
+
+
+def test_key_of_a_tool_is_that_of_no_route() -> None:
+    assert tool_grant_key("0123 a", "") == "0123 a"
+    assert tool_grant_key("0123 a", "b") not in ("0123 a", "0123 a b", tool_grant_key("0123 a", "c"))

@@ -52,6 +52,22 @@ async def test_of_one_route_the_longer_access_counts(accesses: GrantStore) -> No
     assert await held(accesses) == ["a2"]
 
 
+async def test_access_to_a_tool_is_separate_from_other_access_to_the_route(accesses: GrantStore) -> None:
+    tool, other = replace(ACCESS, id="t1", tool="delete_repo"), replace(ACCESS, id="t2", tool="merge")
+    for access in (ACCESS, tool, other):
+        await accesses.grant(ANN, access)
+    assert await held(accesses) == ["a1", "t1", "t2"]
+    assert len({access.route_hash for access in (ACCESS, tool, other)}) == 3
+    with pytest.raises(AccessError, match="lasts longer"):
+        await accesses.grant(ANN, replace(tool, id="t3"))
+    assert await accesses.revoke("oidc/1", tool.key)
+    assert await held(accesses) == ["a1", "t2"]
+    with pytest.raises(AccessError, match="revoked"):
+        await accesses.grant(ANN, replace(tool, id="t4"), NOW)
+    await accesses.grant(ANN, replace(other, id="t5", expires_at=NOW + 7200), NOW)
+    assert await held(accesses) == ["a1", "t5"]
+
+
 async def test_two_grants_under_one_number_apply_once(accesses: GrantStore) -> None:
     await accesses.grant(ANN, ACCESS)
     await accesses.grant(ANN, replace(ACCESS, expires_at=NOW + 7200))

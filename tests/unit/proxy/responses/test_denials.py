@@ -1,5 +1,6 @@
 """Text that a denied client receives, and data that it never receives."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -83,6 +84,24 @@ async def test_only_user_able_to_request_access_is_linked_to_it(tmp_path: Path) 
         forbidden(user(session_id="bearer/1"), **keys),
     ):
         assert "/.gate/access" not in (await answered(options, incoming, authorization)).body.decode()
+
+
+async def test_denied_call_is_linked_to_the_request_of_its_tool(tmp_path: Path) -> None:
+    keys = {"mcp": {}, "access_requests": {"approvers": [{"groups": "leads"}], "tools": ["delete*"]}}
+    options = make_options(tmp_path)
+    link = f"https://auth.example.com/.gate/access?route={RouteLinks(options).link_id(make_route(**keys))}"
+    for policy, tool, url in (
+        ([{"deny": {"user": "oidc/1"}}], "delete repo&x", f"{link}&tool=delete+repo%26x"),
+        ([], "delete", f"{link}&tool=delete"),
+        ([], "", ""),
+        ([{"deny": {"user": "oidc/1"}}], "", ""),
+    ):
+        incoming = incoming_from("https://app.example.com/", method="POST")
+        incoming.is_mcp = True
+        authorization = forbidden(user(), policy=policy, **keys) if policy else forbidden(user(), **keys)
+        authorization.requestable_tool = tool
+        data = json.loads((await answered(options, incoming, authorization)).body)["error"]["data"]
+        assert data.get("access_request_url", "") == url
 
 
 async def test_denied_user_reads_next_step_and_contact(tmp_path: Path) -> None:

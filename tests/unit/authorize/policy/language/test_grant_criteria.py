@@ -6,9 +6,12 @@ from authorize.policy.criterion import EvaluationContext
 from authorize.policy.decision import Outcome, decide, evaluate_route
 from authorize.policy.decision_text import remedies, trace_rows, user_message
 from authorize.policy.identity import GrantPeriod, Identity
+from authorize.policy.language.grant_criteria import grant_period
+from authorize.policy.mcp_message import NO_MESSAGE, McpMessage
 from authorize.policy.reasons import Reason
 from authorize.policy.route_table import RouteTable
 from config.routes.route import Route
+from config.routes.route_access_requests import tool_grant_key
 from foundation.web.message import join_list
 from tests.unit.authorize.builders import NOW, make_route, request, table, user
 from tests.unit.authorize.policy.policy_texts import criterion
@@ -117,3 +120,48 @@ def test_simulated_grant_does_not_expire() -> None:
         EvaluationContext(request(), holder(span=GrantPeriod(float("-inf"), float("inf"))), NOW, WIKI)
     )
     assert found == "access from any time until any time"
+
+
+TOOLS = make_route(
+    mcp={},
+    allowed_domains=["corp.com"],
+    policy=[{"deny": {"and": [{"mcp_tool": {"not_in": ["search"]}}, {"not": {"granted": True}}]}}],
+)
+ROUTE_KEY, TOOL_KEY = TOOLS.grant_key, tool_grant_key(TOOLS.grant_key, "delete_repo")
+ENDED = GrantPeriod(NOW - 600, NOW - 60)
+
+
+@pytest.mark.parametrize(
+    ("grants", "tool", "expected"),
+    [
+        ({}, "search", Outcome.ALLOWED),
+        ({}, "delete_repo", Outcome.FORBIDDEN),
+        ({TOOL_KEY: LIVE}, "delete_repo", Outcome.ALLOWED),
+        ({TOOL_KEY: LIVE}, "delete_repos", Outcome.FORBIDDEN),
+        ({TOOL_KEY: ENDED}, "delete_repo", Outcome.FORBIDDEN),
+        ({ROUTE_KEY: LIVE}, "delete_repo", Outcome.ALLOWED),
+        ({ROUTE_KEY: ENDED, TOOL_KEY: LIVE}, "delete_repo", Outcome.ALLOWED),
+        ({ROUTE_KEY: LIVE, TOOL_KEY: ENDED}, "delete_repo", Outcome.ALLOWED),
+        ({tool_grant_key(WIKI.grant_key, "delete_repo"): LIVE}, "delete_repo", Outcome.FORBIDDEN),
+    ],
+)
+def test_access_to_a_tool_allows_its_calls_only(grants: dict[str, GrantPeriod], tool: str, expected: Outcome) -> None:
+    call = request(method="POST", mcp=McpMessage("tools/call", tool=tool))
+    assert decide(call, user(grants=grants), table(TOOLS), NOW).outcome is expected
+
+
+@pytest.mark.parametrize("message", [NO_MESSAGE, McpMessage("tools/list"), McpMessage("prompts/get", prompt="delete_repo"), None])
+def test_access_to_a_tool_is_none_to_the_route(message: McpMessage | None) -> None:
+    route = make_route(mcp={}, access_requests={"approvers": [{"groups": "leads"}], "tools": ["delete_repo"]})
+    identity = user(grants={tool_grant_key(route.grant_key, "delete_repo"): LIVE})
+    assert decide(request(mcp=message), identity, table(route), NOW).outcome is Outcome.FORBIDDEN
+    call = request(mcp=McpMessage("tools/call", tool="delete_repo"))
+    assert decide(call, identity, table(route), NOW).outcome is Outcome.ALLOWED
+
+
+def test_period_is_the_one_with_the_latest_end() -> None:
+    later = GrantPeriod(NOW - 600, NOW + 6000)
+    call = request(mcp=McpMessage("tools/call", tool="delete_repo"))
+    for grants in ({ROUTE_KEY: LIVE, TOOL_KEY: later}, {ROUTE_KEY: later, TOOL_KEY: LIVE}, {TOOL_KEY: later}):
+        assert grant_period(EvaluationContext(call, user(grants=grants), NOW, TOOLS)) == later
+    assert grant_period(EvaluationContext(request(), user(grants={TOOL_KEY: later}), NOW, TOOLS)) is None
