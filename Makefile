@@ -95,7 +95,7 @@ mutants: tools venv-test ## mutation testing: disable one guard at a time
 	@$(PY) -m tests.mutants
 
 bench: tools venv-test ## all benchmarks, as tables with ratios measured in one run
-	@status=0; for name in decision web.decision_log config_load web.sign_in_pages peers streaming config_reload websockets mcp_routes tcp_tunnels slow_clients stalled_readers stores.store_operations stores.split_services stores.directory_sync stores.scim_push external_envoy web.admin_pages route_metrics web.portal_page; do $(PY) -m bench.$$name || status=1; done; exit $$status
+	@status=0; for name in decision agent_tokens web.decision_log config_load web.sign_in_pages peers streaming config_reload websockets mcp_routes tcp_tunnels slow_clients stalled_readers stores.store_operations stores.split_services stores.directory_sync stores.scim_push external_envoy web.admin_pages route_metrics web.portal_page; do $(PY) -m bench.$$name || status=1; done; exit $$status
 
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis tests/support/*/node_modules tests/support/readers/*/node_modules tests/support/readers/*/built tests/support/helm/built tests/support/h2spec/built

@@ -25,7 +25,6 @@ from authorize.policy.language.grant_criteria import grant_period
 from authorize.policy.mcp_message import NO_MESSAGE, McpMessage
 from authorize.policy.missing_scopes import missing_scopes
 from authorize.policy.policy_request import PolicyRequest
-from authorize.protected_resources import resource_for
 from authorize.upstream.identity_headers import Headers, IdentityHeaders
 from authorize.upstream.upstream_credentials import UpstreamCredentials
 from config.options import Options
@@ -223,7 +222,8 @@ class AuthorizeService(Authorizer):
 
         The browser session takes precedence, so that no link or script can make a signed-in user act as another.
         """
-        audiences = self.audiences(request) if request.is_tunnel else (request.host_port,)
+        cookie_headers = tuple(cookie_headers)
+        audiences = () if not cookie_headers else self.audiences(request) if request.is_tunnel else (request.host_port,)
         for audience in audiences:
             if (identity := await self._identify_by_cookie(cookie_headers, audience, now)) is not None:
                 return identity, ""
@@ -239,12 +239,11 @@ class AuthorizeService(Authorizer):
         The Authorization header takes precedence over a token in the query.
         """
         scheme, value = request_credentials.parse_authorization(request)
+        if request_credentials.is_agent_token(scheme, value):
+            tokens = self._account_tokens if request_credentials.is_account_token(value) else self._agent_tokens
+            return await tokens.identify(value, request, route, now)
         if request_credentials.is_service_account_token(scheme, value):
             return await self._service_accounts.identify(value, now)
-        if request_credentials.is_agent_token(scheme, value):
-            resource = resource_for(route, request.host_port) if route is not None else None
-            tokens = self._account_tokens if request_credentials.is_account_token(value) else self._agent_tokens
-            return await tokens.identify(value, request, resource, now)
         if scheme == "bearer" and route is not None and route.bearer_token is not None:
             return await self._identify_by_bearer(route, value, request.source_ip, now)
         if programmatic_token := value if scheme == "gate" else request_credentials.parse_query_token(request):

@@ -6,7 +6,9 @@ from authorize.identity.agent_token_loader import MALFORMED, OTHER_RESOURCE
 from authorize.identity.service_account_loader import ServiceAccountLoader
 from authorize.policy.identity import Identity
 from authorize.policy.policy_request import PolicyRequest
-from authorize.protected_resources import ProtectedResource
+from authorize.protected_resources import resource_for
+from config.routes.route import Route
+from config.routes.route_mcp import is_mcp_endpoint
 from databroker.records import SERVICE_ACCOUNT_TOKEN
 from databroker.replica import Replica
 from databroker.service_account_store import ServiceAccountToken
@@ -19,13 +21,16 @@ MAX_CACHED, CACHED_BYTES = 20_000, 1000  # an entry's record, resource and scope
 
 @dataclass(frozen=True, slots=True)
 class _VerifiedAccountToken:
-    """Token in the record of `version`.  `identity` was derived from `base`."""
+    """Token that matched the record of `version`, at the resource of a route and host.  `identity` was derived from `base`."""
 
+    id: str
     version: int
     generation: int  # of the replica
     token: ServiceAccountToken
-    base: Identity
-    identity: Identity
+    route: Route
+    host_port: str
+    base: Identity | None = None
+    identity: Identity | None = None
 
 
 class AccountTokenLoader:
@@ -40,46 +45,45 @@ class AccountTokenLoader:
         return f"<AccountTokenLoader {len(self._verified)} cached>"
 
     # enforcement-point: Authorization server: Access tokens of service accounts at a route
-    async def identify(self, token: str, request: PolicyRequest, resource: ProtectedResource | None, now: float) -> Identity | InvalidToken:
-        """Return the identity of a token at this resource, the only one that it is for.  Raises BrokerError."""
+    async def identify(self, token: str, request: PolicyRequest, route: Route | None, now: float) -> Identity | InvalidToken:
+        """Return the identity of a token at the resource of this route, the only one that it is for.  Raises BrokerError."""
+        known = self._verified.get(token)
+        if known is None or known.route is not route or known.host_port != request.host_port or not self._is_current(known):
+            self._verified.pop(token)
+            loaded = await self._load(token, request, route)
+            if isinstance(loaded, InvalidToken):
+                return loaded
+            known = loaded
+        # At each use: the account may have ended, or its secret may have been rotated.
+        base = await self._accounts.identify_holder(known.token.account, known.token.secret_hash, now)
+        if isinstance(base, InvalidToken):
+            return base
+        if base is not known.base:
+            known = replace(known, base=base, identity=_identity(base, known.token))
+            self._verified.put(token, known, CACHED_BYTES)
+        if not is_mcp_endpoint(known.route, request.path):
+            return InvalidToken(OTHER_RESOURCE)
+        if now >= known.token.expires_at or known.identity is None:
+            return InvalidToken("access token: it has expired")
+        return known.identity
+
+    def _is_current(self, known: _VerifiedAccountToken) -> bool:
+        return known.generation == self._replica.generation and known.version == self._replica.version(SERVICE_ACCOUNT_TOKEN, known.id)
+
+    async def _load(self, token: str, request: PolicyRequest, route: Route | None) -> _VerifiedAccountToken | InvalidToken:
         if not (id := parse_session_id(AgentTokenKind.SERVICE_ACCOUNT, token)):
             return InvalidToken(MALFORMED)
-        if resource is None or not resource.covers(request.path):
+        resource = resource_for(route, request.host_port) if route is not None else None
+        if route is None or resource is None or not resource.covers(request.path):
             return InvalidToken(OTHER_RESOURCE)
-        found: _VerifiedAccountToken | InvalidToken | None = self._verified.get(id)
-        if not isinstance(found, _VerifiedAccountToken) or not self._is_current(id, found):
-            self._verified.pop(id)
-            found = await self._load(id, now)
-        if isinstance(found, InvalidToken):
-            return found
-        if not matches_hash(token, found.token.token_hash):
-            return InvalidToken("access token: it is unknown or was revoked")
-        # At each use: the account's secret may have been rotated.
-        base = await self._accounts.identify_holder(found.token.account, found.token.secret_hash, now)
-        if isinstance(base, InvalidToken):
-            return base
-        if found.token.resource != resource.uri:
-            return InvalidToken(OTHER_RESOURCE)
-        if now >= found.token.expires_at:
-            return InvalidToken("access token: it has expired")
-        if base is not found.base:
-            found = replace(found, base=base, identity=_identity(base, found.token))
-        self._verified.put(id, found, CACHED_BYTES)
-        return found.identity
-
-    def _is_current(self, id: str, found: _VerifiedAccountToken) -> bool:
-        return found.generation == self._replica.generation and found.version == self._replica.version(SERVICE_ACCOUNT_TOKEN, id)
-
-    async def _load(self, id: str, now: float) -> _VerifiedAccountToken | InvalidToken:
         generation = self._replica.generation
         record = await self._replica.get(SERVICE_ACCOUNT_TOKEN, id)
-        token = ServiceAccountToken.parse(record) if record is not None else None
-        if record is None or token is None:
+        issued = ServiceAccountToken.parse(record) if record is not None else None
+        if record is None or issued is None or not matches_hash(token, issued.token_hash):
             return InvalidToken("access token: it is unknown or was revoked")
-        base = await self._accounts.identify_holder(token.account, token.secret_hash, now)
-        if isinstance(base, InvalidToken):
-            return base
-        return _VerifiedAccountToken(record.version, generation, token, base, _identity(base, token))
+        if issued.resource != resource.uri:
+            return InvalidToken(OTHER_RESOURCE)
+        return _VerifiedAccountToken(id, record.version, generation, issued, route, request.host_port)
 
 
 def _identity(base: Identity, token: ServiceAccountToken) -> Identity:

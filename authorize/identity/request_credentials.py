@@ -4,6 +4,7 @@ import re
 
 from authorize.policy.policy_request import PolicyRequest
 from foundation.auth_challenges import INVALID_TOKEN
+from foundation.bounded_cache import MemoCache
 from foundation.crypto.agent_token import ACCESS_TOKEN_PREFIXES, AgentTokenKind
 from foundation.crypto.service_account_token import PREFIX
 
@@ -29,12 +30,20 @@ def parse_authorization(request: PolicyRequest) -> tuple[str, str]:
     values = [value for name, value in request.headers if name in names]
     if len(values) != 1:
         return "", ""
-    value = values[0].decode("latin-1").strip(" \t")
+    # Cached, because a client sends the same value with each request.
+    return _PARSED[values[0]]
+
+
+def _parse_value(raw: bytes) -> tuple[str, str]:
+    value = raw.decode("latin-1").strip(" \t")
     scheme, _, token = value.partition(" ")
     scheme, token = scheme.lower(), token.lstrip(" ")
     if scheme == "bearer" and token[:5].lower() == "gate-":
         scheme, token = "gate", token[5:]
     return (scheme, token) if _TOKEN.fullmatch(token) else ("", "")
+
+
+_PARSED: MemoCache[bytes, tuple[str, str]] = MemoCache(_parse_value, 4096, max_key_length=512)
 
 
 def has_malformed_authorization(request: PolicyRequest) -> bool:

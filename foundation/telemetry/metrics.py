@@ -68,6 +68,12 @@ fd_exhausted = _counter(
 )
 unreadable_records = _counter("gate_unreadable_records", "Stored records ignored because they could not be decrypted or parsed.", ["type"])
 
+oauth_tokens = _counter(
+    "gate_oauth_tokens",
+    "Requests for OAuth tokens by `grant_type` and `outcome`: `issued`, `pending` (a device polls), `refused`, `revoked` (a code or "
+    "refresh token was used twice), `unavailable`. Revocations have the grant type `revocation`.",
+    ["grant_type", "outcome"],
+)
 sign_ins_rejected = _counter("gate_sign_ins_rejected", "Sign-ins rejected because too many were waiting for the identity provider.")
 session_refresh_failures = _counter(
     "gate_session_refresh_failures",

@@ -13,7 +13,9 @@ import pytest
 import yaml
 from django.apps import apps
 
-import databroker.grants.access_request_store  # noqa: F401 - its values are subclasses of RecordValue
+import authorize.upstream.upstream_connections  # noqa: F401 - its values are subclasses of RecordValue
+import databroker.grants.access_request_store
+import databroker.service_account_store  # noqa: F401
 from authenticate.oauth.oauth_records import ConsentRecord, RegisteredClient
 from databroker.agent_records import AccessToken, AgentAuthorization, AuthorizationCode
 from databroker.records import RECORD_TYPES, RecordValue

@@ -7,6 +7,7 @@ from authlib.oauth2.rfc6749 import InvalidClientError, InvalidRequestError
 from django.http import HttpRequest, HttpResponse
 
 from authenticate.oauth.server_metadata import server_metadata
+from authenticate.oauth.token_metrics import REVOCATION, count_token_request
 from authenticate.oauth.token_service import TokenResult
 from authenticate.service import page_context
 from authenticate.views.oauth.oauth_responses import cors_endpoint, form_params, json_answer
@@ -26,15 +27,17 @@ async def metadata(request: HttpRequest) -> HttpResponse:
 
 @cors_endpoint("POST")
 async def token(request: HttpRequest) -> HttpResponse:
-    gate = page_context(request)
-    result = await gate.authenticate.agents.token(_params(request), _headers(request), gate.client_address)
+    gate, params = page_context(request), _params(request)
+    with count_token_request(params.get("grant_type", "")) as counted:
+        result = counted.result = await gate.authenticate.agents.token(params, _headers(request), gate.client_address)
     return await _respond(request, result, AuditAction.ISSUE_TOKEN)
 
 
 @cors_endpoint("POST")
 async def revoke(request: HttpRequest) -> HttpResponse:
     gate = page_context(request)
-    result = await gate.authenticate.agents.revoke(_params(request), _headers(request), gate.client_address)
+    with count_token_request(REVOCATION) as counted:
+        result = counted.result = await gate.authenticate.agents.revoke(_params(request), _headers(request), gate.client_address)
     return await _respond(request, result, AuditAction.REVOKE_TOKEN)
 
 
