@@ -19,8 +19,9 @@ from authenticate.oauth.authorization_server import (
 from authenticate.oauth.client_registry import OAuthClients
 from authenticate.oauth.device_authorizations import DeviceAuthorizations, StoredDevice, TooManyDevices
 from authenticate.oauth.device_grant import DEVICE_ENDPOINT, DeviceAuthorizationServer
-from authenticate.oauth.oauth_client import CLIENT_CREDENTIALS, DEVICE_CODE, OAuthClient
+from authenticate.oauth.oauth_client import CLIENT_CREDENTIALS, DEVICE_CODE, REFRESH_TOKEN, OAuthClient
 from authenticate.oauth.oauth_records import DeviceAuthorization
+from authenticate.upstream_oauth.connection_service import UpstreamConnections
 from authorize.protected_resources import ProtectedResource, ProtectedResources
 from config.options import Options
 from databroker.agent_records import AgentAuthorization, AuthorizationCode
@@ -73,12 +74,13 @@ class TokenResult:
 class TokenService:
     """Authorization server of one configuration.  Methods raise BrokerError."""
 
-    def __init__(self, options: Options, broker: BrokerClient, clock: Callable[[], float]):
+    def __init__(self, options: Options, broker: BrokerClient, clock: Callable[[], float], connections: UpstreamConnections):
         self.issuer = options.authenticate_service_url.origin
         self.resources = ProtectedResources(options.policy)
         self.clients = OAuthClients(options, broker, clock)
         self.devices = DeviceAuthorizations(options, broker, clock)
         self._account_tokens = AccountTokens(broker, clock)
+        self._connections = connections
         self._broker = broker
         self._clock = clock
         self._reader = SessionReader(options)
@@ -200,7 +202,10 @@ class TokenService:
             session_id = device.authorization.session_id if device is not None else token_session_id(params)
             record = await self._broker.get(SESSION, session_id) if session_id else None
             session = self._live_agent_session(record)
-            server = self._server(self.clients.find_for_session(client_id, session), session, device=device)
+            client = self.clients.find_for_session(client_id, session)
+            if not is_revocation and session is not None and await self._must_reauthorize(session, params):
+                session = None
+            server = self._server(client, session, device=device)
             response = server.create_endpoint_response(REVOCATION, request) if is_revocation else server.create_token_response(request)
             if session is not None and (server.reused or server.is_revoked):
                 return await self._end(session, response, server.reused)
@@ -219,6 +224,10 @@ class TokenService:
                 log.info("agent tokens issued", client_id=client_id, session_id=session.id, grant_type=params.get("grant_type", ""))
                 return TokenResult(response)
         raise BrokerError("the session of an agent was changed concurrently too often")
+
+    async def _must_reauthorize(self, session: SessionRecord, params: Mapping[str, str]) -> bool:
+        """Return whether a refresh must fail, so that the client authorizes again, which leads its user to connect an account."""
+        return params.get("grant_type") == REFRESH_TOKEN and await self._connections.is_missing(session)
 
     def _live_agent_session(self, record: Record | None) -> SessionRecord | None:
         session = self._reader.read_valid(record) if record is not None else None

@@ -86,6 +86,11 @@ class UpstreamConnections:
             await self._broker.get(UPSTREAM_CONNECTION, connection_id(session.user_id, server.resource.uri)), session, server
         )
 
+    async def is_missing(self, session: SessionRecord) -> bool:
+        """Return whether the agent of a session needs an account at a third-party server that its user has not connected."""
+        server = self.servers.find(session.agent.resource) if session.agent is not None else None
+        return server is not None and await self.get(session, server) is None
+
     async def save(self, session: SessionRecord, server: UpstreamServer, tokens: Tokens) -> None:
         """Write the connection of the session's user.  If that fails, the tokens are revoked, so that nothing remains of them."""
         now = self._clock()

@@ -9,20 +9,21 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
+from tests.integration.test_agents import CLIENT, sdk_client
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.eventually import eventually_equal
 from tests.support.fork_server import run
 from tests.support.gate import AUTHENTICATE_HOST, HTML, GateBuilder, RunningGate, follow, sign_in
+from tests.support.mcp_client import ClientStorage
 from tests.support.third_party_server import CLIENT_SECRET, ThirdPartyServer
 
 THIRD, OTHER = "third.localhost", "other.localhost"
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 HEADERS = JSON | {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "whoami"}
-CLIENT = {"name": "test", "version": "1"}
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientInfo": CLIENT,
+    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "whoami", "arguments": {}, "_meta": META}}
@@ -40,7 +41,7 @@ def stage(
         for host in (THIRD, OTHER):
             mcp = {"path": "/mcp", "name": f"The {host}", "upstream_oauth": server.settings}
             builder.route(host, to=server.url, mcp=mcp, **accounts)
-        builder.setting(groups_claim="groups", grpc_address=f"127.0.0.1:{free_port()}")
+        builder.setting(grpc_address=f"127.0.0.1:{free_port()}", oauth_clients=[CLIENT])
         builder.setting(data_plane="envoy" if request.param == "envoy" else "embedded", workers="2" if request.param == "workers" else "1")
         with builder.start(tmp_path_factory.mktemp(request.param)) as gate:
             yield gate, server
@@ -200,6 +201,22 @@ async def test_authorization_response_is_for_one_session_and_one_use(stage: tupl
         answer = await _answer_of(gate, attacker)
         assert (await follow(attacker, await attacker.get(answer, headers=HTML))).status_code == 200
         assert (await attacker.get(answer, headers=HTML)).status_code == 400, "used once"
+
+
+async def test_client_of_the_sdk_leads_its_user_to_connect(stage: tuple[RunningGate, ThirdPartyServer]) -> None:
+    """Also a second time, after the user has disconnected: the challenge makes the client authorize again."""
+    gate, _ = stage
+    storage, accounts = ClientStorage(CLIENT["id"]), []
+    async with gate.client() as browser:
+        await signed_in(gate, browser)
+        async with sdk_client(gate, storage, browser, THIRD) as client:
+            accounts.append((await client.call_tool("whoami", {})).content[0].text)
+            await press(gate, browser, "disconnect")
+            await eventually_equal(lambda: account(gate, browser), "401")
+            accounts.append((await client.call_tool("whoami", {})).content[0].text)
+        assert await account(gate, browser) == accounts[1]
+    assert all(re.fullmatch(r"account-\d+", each) for each in accounts)
+    assert accounts[0] != accounts[1]
 
 
 async def test_service_account_has_no_account_at_the_server(stage: tuple[RunningGate, ThirdPartyServer]) -> None:

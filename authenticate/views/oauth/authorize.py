@@ -17,13 +17,12 @@ from authenticate.redirect_targets import parse
 from authenticate.service import AuthenticateService, page_context
 from authenticate.step_up import StepUpRequest
 from authenticate.views import view_helpers
-from authenticate.views.authorization_request import MAX_REMEMBERED_URL, SignInAttempt, redirect_to_provider
+from authenticate.views.authorization_request import MAX_REMEMBERED_URL
+from authenticate.views.oauth.agent_sign_in import start_agent_sign_in, step_up_for
 from authenticate.views.oauth.oauth_responses import unique_params
 from authorize.policy.reasons import Reason
-from authorize.protected_resources import ProtectedResource
 from databroker.records import USER, SessionRecord
 from databroker.session_reader import user_for_session
-from foundation.errors import BadRequest
 from foundation.oauth_redirect_uris import parse_redirect_uri
 from foundation.web import responses
 from foundation.web.message import Message, Sentence
@@ -69,12 +68,6 @@ class ConsentRequest:
         return step_up_for(self.requested.resource)
 
 
-def step_up_for(resource: ProtectedResource) -> StepUpRequest:
-    """Return the requirements of the resource's route."""
-    route = resource.route
-    return StepUpRequest(route.acr_values, None if route.max_age is None else int(route.max_age.total_seconds()))
-
-
 def parse_query(service: AuthenticateService, query: str) -> dict[str, str]:
     """Return the parameters of an authorization request.  Raises InvalidAuthorizationRequest."""
     url = f"{service.origin}{AUTHORIZE_PATH}?{query}"
@@ -109,6 +102,16 @@ def refuse(request: HttpRequest, error: InvalidAuthorizationRequest) -> HttpResp
     return responses.render_error(request, 400, reason, advice=RESTART)
 
 
+async def deny(request: HttpRequest, service: AuthenticateService, query: str) -> HttpResponse:
+    """Redirect to the client of an authorization request, with the error that the user did not allow it."""
+    try:
+        params = parse_query(service, query)
+        requested = await validate(service, params, may_fetch=True)
+    except InvalidAuthorizationRequest as error:
+        return refuse(request, error)
+    return responses.redirect(service.agents.deny(params, requested.client))
+
+
 async def _answer(request: HttpRequest, session: SessionRecord | None, consent: ConsentRequest) -> HttpResponse:
     service = page_context(request).authenticate
     providers = consent.requested.resource.route.identity_providers
@@ -122,7 +125,7 @@ async def _answer(request: HttpRequest, session: SessionRecord | None, consent: 
     if request.method == "POST":
         return await _decide(request, service, session, consent)
     if await service.consents.covers(session, client, resource, scopes):
-        return await _continue_at_provider(request, service, session, consent)
+        return await start_agent_sign_in(request, service, session, resource, consent.path)
     return await _consent_page(request, service, session, consent)
 
 
@@ -139,24 +142,10 @@ async def _decide(request: HttpRequest, service: AuthenticateService, session: S
     else:
         await service.consents.record(session, client, resource, scopes)
         log.info("agent allowed", **facts, scopes=list(scopes), request_id=page_context(request).request_id)
-        response = await _continue_at_provider(request, service, session, consent)
+        response = await start_agent_sign_in(request, service, session, resource, consent.path)
     if response.status_code == 302:
         response.status_code = 303
     return response
-
-
-async def _continue_at_provider(
-    request: HttpRequest, service: AuthenticateService, session: SessionRecord, consent: ConsentRequest
-) -> HttpResponse:
-    """Redirect to the user's provider for another sign-in.
-
-    The agent's session needs separate tokens, because two sessions cannot share a refresh token that the provider rotates.
-    """
-    target = service.redirect_targets.resolve(service.origin + consent.path, page_context(request).authorize.is_route_origin)
-    if target is None:
-        raise BadRequest(Message("the redirect target is not allowed"))
-    attempt = SignInAttempt(target, "", session.provider, consent.step_up, agent_user_id=session.user_id)
-    return await redirect_to_provider(request, service, attempt)
 
 
 async def _consent_page(

@@ -16,14 +16,13 @@ from authenticate.oauth.oauth_records import DeviceState
 from authenticate.oauth.server_metadata import DEVICE_PATH
 from authenticate.service import AuthenticateService, page_context
 from authenticate.views import view_helpers
-from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
-from authenticate.views.oauth.authorize import SIGN_OUT_PATH, step_up_for
+from authenticate.views.oauth.agent_sign_in import start_agent_sign_in, step_up_for
+from authenticate.views.oauth.authorize import SIGN_OUT_PATH
 from authorize.policy.reasons import Reason
 from authorize.protected_resources import ProtectedResource
 from databroker.records import USER, SessionRecord
 from databroker.session_reader import user_for_session
 from foundation.crypto.device_codes import normalize_user_code
-from foundation.errors import BadRequest
 from foundation.web import responses
 from foundation.web.message import Message, Sentence
 
@@ -111,13 +110,9 @@ async def _answer(request: HttpRequest, service: AuthenticateService, session: S
 
 # enforcement-point: Authorization server: Consent to a device
 async def _allow(request: HttpRequest, service: AuthenticateService, session: SessionRecord, waiting: DeviceRequest) -> HttpResponse:
-    """Redirect to the provider, as after the consent page: the agent's session gets tokens of its own."""
-    target = service.redirect_targets.resolve(service.origin + waiting.path, page_context(request).authorize.is_route_origin)
-    if target is None:
-        raise BadRequest(Message("the redirect target is not allowed"))
+    """Continue as after the consent page."""
     log.info("agent allowed", **_facts(session, waiting), request_id=page_context(request).request_id)
-    attempt = SignInAttempt(target, "", session.provider, step_up_for(waiting.resource), agent_user_id=session.user_id)
-    return await redirect_to_provider(request, service, attempt)
+    return await start_agent_sign_in(request, service, session, waiting.resource, waiting.path)
 
 
 async def _deny(request: HttpRequest, service: AuthenticateService, session: SessionRecord, waiting: DeviceRequest) -> HttpResponse:

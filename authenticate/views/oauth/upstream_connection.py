@@ -1,19 +1,22 @@
 """Connections to third-party MCP servers: start and end on the sessions page, and the callback of the server's authorization server."""
 
-import secrets
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import unquote
 
 import structlog
 from authlib.oauth2.rfc6749 import OAuth2Error
-from authlib.oauth2.rfc7636 import create_s256_code_challenge
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
+from authenticate.oauth.server_metadata import AUTHORIZE_PATH
 from authenticate.page_paths import SESSIONS_PATH
 from authenticate.provider.tokens.token_response import InvalidGrant, sanitize
 from authenticate.service import AuthenticateService, page_context
 from authenticate.upstream_oauth.connection_service import ListedServer
 from authenticate.views import view_helpers
+from authenticate.views.oauth.agent_sign_in import continue_at_provider, start_connection
+from authenticate.views.oauth.authorize import deny
 from authenticate.views.oauth.oauth_responses import unique_params
 from authorize.upstream.upstream_connections import UpstreamServer, upstream_server
 from databroker.audit_log import AuditAction, connection_entry
@@ -24,6 +27,8 @@ from foundation.web.message import Message
 
 BACK = ((Message("Back to your sessions"), SESSIONS_PATH),)
 STALE = Message("This connection has expired, was already completed, or was started in another browser or session. Nothing was connected.")
+DENIED = Message("You did not allow gate to use your account there. Nothing was connected.")
+NOT_CONNECTED = Message("The server did not connect your account. Nothing was connected.")
 CONNECT_AGAIN = Message("Connect the server again on the page My sessions.")
 MAX_ERROR = 64  # characters of the server's error code in the log
 
@@ -33,8 +38,8 @@ log = structlog.get_logger(__name__)
 class ConnectionRefused(Exception):
     """The authorization response connects nothing.  `message` is for the user, `reason` for the log."""
 
-    def __init__(self, message: str, reason: str, status: int = 400):
-        self.message, self.reason, self.status = message, reason, status
+    def __init__(self, message: str, reason: str, status: int = 400, *, is_denial: bool = False):
+        self.message, self.reason, self.status, self.is_denial = message, reason, status, is_denial
         super().__init__(reason)
 
 
@@ -60,57 +65,61 @@ async def change_connection(request: HttpRequest, service: AuthenticateService, 
     return response
 
 
-def start_connection(
-    request: HttpRequest, service: AuthenticateService, session: SessionRecord, server: UpstreamServer, return_path: str
-) -> HttpResponse:
-    """Redirect to the server's authorization server.  `return_path` is the page that follows on the authenticate host."""
-    verifier = secrets.token_urlsafe(48)
-    attempt = {
-        "verifier": verifier,
-        "resource": server.resource.uri,
-        "server": server.fingerprint,
-        "session": session.id,
-        "to": return_path,
-    }
-    headers = view_helpers.cookie_headers(request)
-    state, cookies = service.connections.attempts.start(attempt, service.host_port, headers, service.clock())
-    url = service.connections.authorization_url(server, state, create_s256_code_challenge(verifier))
-    return responses.redirect(url, cookies)
-
-
 @require_safe
+@view_helpers.renders_bad_request
 async def connection_callback(request: HttpRequest, name: str) -> HttpResponse:
     """Complete a connection with the authorization response of the server that `name` is about."""
     service = page_context(request).authenticate
-    session = await view_helpers.get_session(request)
-    state = ""
     try:
         params = unique_params(str(request.META.get("QUERY_STRING", "")))
-        state = params.get("state", "")
-        return_path = await _complete(request, service, session, name, params)
     except OAuth2Error as error:
-        return _refusal_page(request, service, state, ConnectionRefused(STALE, str(error.get_error_description())))
+        return _refusal_page(request, ConnectionRefused(STALE, str(error.get_error_description())))
+    state = params.get("state", "")
+    attempt = service.connections.attempts.find(state, view_helpers.cookie_headers(request), service.host_port, service.clock())
+    if attempt is None:
+        return _refusal_page(request, ConnectionRefused(STALE, "this browser has no attempt with this state"))
+    response = await _answer(request, service, attempt, name, params)
+    return responses.with_cookies(response, [service.connections.attempts.clear_cookie(state)])
+
+
+async def _answer(
+    request: HttpRequest, service: AuthenticateService, attempt: Mapping[str, Any], name: str, params: Mapping[str, str]
+) -> HttpResponse:
+    """Connect, and return the page that follows."""
+    session = await view_helpers.get_session(request)
+    try:
+        server = await _complete(request, service, session, attempt, name, params)
     except ConnectionRefused as error:
-        return _refusal_page(request, service, state, error)
+        path, _, query = attempt["to"].partition("?")
+        if error.is_denial and "agent" in attempt and path == AUTHORIZE_PATH:
+            log.warning("upstream connection refused", reason=error.reason, request_id=page_context(request).request_id)
+            return await deny(request, service, query)
+        return _refusal_page(request, error)
     except InvalidGrant as error:
-        return _refusal_page(request, service, state, ConnectionRefused(Message("The server no longer accepts this code."), str(error)))
+        return _refusal_page(request, ConnectionRefused(Message("The server no longer accepts this code."), str(error)))
     except ProviderError as error:
         unavailable = Message("The server is not responding, or its response is invalid. Nothing was connected.")
-        return _refusal_page(request, service, state, ConnectionRefused(unavailable, str(error), 503))
-    return responses.redirect(return_path, [service.connections.attempts.clear_cookie(state)])
+        return _refusal_page(request, ConnectionRefused(unavailable, str(error), 503))
+    if session is not None and attempt.get("agent") == session.user_id:
+        return await continue_at_provider(request, service, session, server.resource, attempt["to"])
+    return responses.redirect(attempt["to"])
 
 
 # enforcement-point: Upstream requests: Connections to third-party MCP servers
 async def _complete(
-    request: HttpRequest, service: AuthenticateService, session: SessionRecord | None, name: str, params: dict[str, str]
-) -> str:
-    """Check that the response belongs to an attempt of this browser and session at this server, and is its first; then connect.
+    request: HttpRequest,
+    service: AuthenticateService,
+    session: SessionRecord | None,
+    attempt: Mapping[str, Any],
+    name: str,
+    params: Mapping[str, str],
+) -> UpstreamServer:
+    """Check that the response belongs to an attempt of this session at this server, and is its first; then connect.
 
-    Return the path of the page that follows.  Raises ConnectionRefused, ProviderError and BrokerError; then nothing is connected.
+    Raises ConnectionRefused, ProviderError and BrokerError; then nothing is connected.
     """
-    connections, state = service.connections, params.get("state", "")
-    attempt = connections.attempts.find(state, view_helpers.cookie_headers(request), service.host_port, service.clock())
-    if attempt is None or session is None or attempt["session"] != session.id:
+    connections = service.connections
+    if session is None or attempt["session"] != session.id:
         raise ConnectionRefused(STALE, "no attempt of this session has this state")
     server = connections.servers.find(attempt["resource"])
     if server is None or server.fingerprint != attempt["server"]:
@@ -118,7 +127,7 @@ async def _complete(
     issuer = server.settings.issuer
     if name != unquote(server.callback_name) or (issuer is not None and params.get("iss", str(issuer)) != str(issuer)):
         raise ConnectionRefused(Message("Another server sent this response. Nothing was connected."), "another server responded")
-    if not await service.replay_guard.consume_state(state):
+    if not await service.replay_guard.consume_state(params["state"]):
         raise ConnectionRefused(STALE, "the state was used before")
     if "error" in params or "code" not in params:
         raise _server_refusal(params)
@@ -129,24 +138,20 @@ async def _complete(
         await connections.disconnect(session, server.resource.uri)
         raise ConnectionRefused(STALE, "the session has ended")
     await _record(request, service, session, AuditAction.CONNECT_SERVER, server.resource.uri)
-    return str(attempt["to"])
+    return server
 
 
-def _server_refusal(params: dict[str, str]) -> ConnectionRefused:
+def _server_refusal(params: Mapping[str, str]) -> ConnectionRefused:
     """Return the refusal for an error response.  The description is only logged, because any sender of the browser can write it."""
     code = sanitize(params.get("error", "no code"))[:MAX_ERROR]
     description = sanitize(params.get("error_description", ""))
-    if code == "access_denied":
-        message = Message("You did not allow gate to use your account there. Nothing was connected.")
-    else:
-        message = Message("The server did not connect your account. Nothing was connected.")
-    return ConnectionRefused(message, f"the server returned {code!r}" + (f" ({description})" if description else ""))
+    reason, is_denial = f"the server returned {code!r}" + (f" ({description})" if description else ""), code == "access_denied"
+    return ConnectionRefused(DENIED if is_denial else NOT_CONNECTED, reason, is_denial=is_denial)
 
 
-def _refusal_page(request: HttpRequest, service: AuthenticateService, state: str, error: ConnectionRefused) -> HttpResponse:
+def _refusal_page(request: HttpRequest, error: ConnectionRefused) -> HttpResponse:
     log.warning("upstream connection refused", reason=error.reason, request_id=page_context(request).request_id)
-    response = responses.render_error(request, error.status, error.message, advice=CONNECT_AGAIN, links=BACK)
-    return responses.with_cookies(response, [service.connections.attempts.clear_cookie(state)] if error.message is not STALE else [])
+    return responses.render_error(request, error.status, error.message, advice=CONNECT_AGAIN, links=BACK)
 
 
 async def _disconnect(request: HttpRequest, service: AuthenticateService, session: SessionRecord, resource: str) -> None:

@@ -54,7 +54,7 @@ async def server() -> AsyncIterator[FakeIdP]:
 @pytest.fixture
 async def connection_site(tmp_path: Path, idp: FakeIdP, server: FakeIdP, django_pages: ASGIHandler) -> AsyncIterator[Site]:
     """The authenticate host with routes to a third-party MCP server."""
-    site = Site(tmp_path, idp, django_pages, policy=connections.routes(server))
+    site = Site(tmp_path, idp, django_pages, policy=connections.routes(server), oauth_clients=agents.CLIENTS)
     server.clock = site.clock
     await site.service.start()
     yield site

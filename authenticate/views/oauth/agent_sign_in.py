@@ -1,0 +1,73 @@
+"""Steps between the user's consent to an agent and the agent's session: an account at a third-party server, and the provider."""
+
+import secrets
+
+from authlib.oauth2.rfc7636 import create_s256_code_challenge
+from django.http import HttpRequest, HttpResponse
+
+from authenticate.service import AuthenticateService, page_context
+from authenticate.step_up import StepUpRequest
+from authenticate.views import view_helpers
+from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
+from authorize.protected_resources import ProtectedResource
+from authorize.upstream.upstream_connections import UpstreamServer
+from databroker.records import SessionRecord
+from foundation.errors import BadRequest
+from foundation.web import responses
+from foundation.web.message import Message
+
+
+def step_up_for(resource: ProtectedResource) -> StepUpRequest:
+    """Return the requirements of the resource's route."""
+    route = resource.route
+    return StepUpRequest(route.acr_values, None if route.max_age is None else int(route.max_age.total_seconds()))
+
+
+async def start_agent_sign_in(
+    request: HttpRequest, service: AuthenticateService, session: SessionRecord, resource: ProtectedResource, path: str
+) -> HttpResponse:
+    """Redirect the user who has allowed an agent.  `path` is the page of the decision.
+
+    If the agent needs the user's account at a third-party server, the user connects it first.
+    """
+    server = service.connections.servers.find(resource.uri)
+    if server is not None and await service.connections.get(session, server) is None:
+        return start_connection(request, service, session, server, path, for_agent=True)
+    return await continue_at_provider(request, service, session, resource, path)
+
+
+async def continue_at_provider(
+    request: HttpRequest, service: AuthenticateService, session: SessionRecord, resource: ProtectedResource, path: str
+) -> HttpResponse:
+    """Redirect to the user's provider for another sign-in.
+
+    The agent's session needs separate tokens, because two sessions cannot share a refresh token that the provider rotates.
+    """
+    target = service.redirect_targets.resolve(service.origin + path, page_context(request).authorize.is_route_origin)
+    if target is None:
+        raise BadRequest(Message("the redirect target is not allowed"))
+    attempt = SignInAttempt(target, "", session.provider, step_up_for(resource), agent_user_id=session.user_id)
+    return await redirect_to_provider(request, service, attempt)
+
+
+def start_connection(
+    request: HttpRequest,
+    service: AuthenticateService,
+    session: SessionRecord,
+    server: UpstreamServer,
+    return_path: str,
+    *,
+    for_agent: bool = False,
+) -> HttpResponse:
+    """Redirect to the authorization server of a third-party server.  `return_path` is the page that follows on the authenticate host.
+
+    `for_agent`: it is the page on which the user has allowed an agent, whose sign-in continues.
+    """
+    verifier = secrets.token_urlsafe(48)
+    attempt = {"verifier": verifier, "resource": server.resource.uri, "server": server.fingerprint}
+    attempt |= {"session": session.id, "to": return_path}
+    attempt |= {"agent": session.user_id} if for_agent else {}
+    headers = view_helpers.cookie_headers(request)
+    state, cookies = service.connections.attempts.start(attempt, service.host_port, headers, service.clock())
+    url = service.connections.authorization_url(server, state, create_s256_code_challenge(verifier))
+    return responses.redirect(url, cookies)
