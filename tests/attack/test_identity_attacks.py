@@ -25,5 +25,5 @@ def test_gate_withstands_a_sample_of(stage: Stage, chosen: Attack) -> None:
 
 
 def test_every_class_of_attacks_on_identity_is_here() -> None:
-    wanted = "B8 B9 B10 B11 B12 B13 B15 B28 B29 B30 B31 B32 B33 B35 B37 B46 B49"
+    wanted = "B8 B9 B10 B11 B12 B13 B15 B28 B29 B30 B31 B32 B33 B35 B37 B46 B49 B55"
     assert {chosen.name for chosen in ATTACKS} == set(wanted.split())
