@@ -28,6 +28,7 @@ class IncomingRequest:
     `client_address` is for logs and sessions; policy rules compare the address in `request`.
     `is_trusted`: the peer is a trusted proxy, so its forwarding headers are valid.
     `is_mcp`: the request is for an MCP endpoint; `rpc_id` is the id of its message.  `body` is the complete body, if gate has read it.
+    `is_mcp_preflight`: gate answers it as a CORS preflight request.  `needs_token`: a page may make it with an access token only.
     """
 
     scope: dict[str, Any]
@@ -42,6 +43,8 @@ class IncomingRequest:
     is_trusted: bool = False
     is_mcp: bool = False
     rpc_id: str | int | None = None
+    is_mcp_preflight: bool = False
+    needs_token: bool = False
     body: bytes | None = None
 
     def header(self, name: bytes) -> str:

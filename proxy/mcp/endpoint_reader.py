@@ -15,7 +15,7 @@ from foundation.web.asgi_types import Header, Receive
 from proxy.incoming_request import IncomingRequest
 from proxy.mcp.buffered_body import BodyTooLong, read_body, replay_body
 from proxy.mcp.mcp_errors import HEADER_MISMATCH, INVALID_REQUEST, PARSE_ERROR, REFUSED, McpRejected
-from proxy.mcp.mcp_origin import require_allowed_origin
+from proxy.mcp.mcp_origin import client_origins, is_preflight, require_allowed_origin
 from proxy.mcp.message_parser import ParsedMessage, parse_message
 from proxy.rewriting.request_headers import framing
 from proxy.rewriting.reserved_headers import fold
@@ -35,7 +35,7 @@ class McpEndpointReader:
 
     def __init__(self, options: Options, match: Callable[[PolicyRequest], CompiledRoute | None], is_route_origin: Callable[[str], bool]):
         self.is_needed = any(route.mcp is not None for route in options.policy)
-        self._match, self._is_route_origin = match, is_route_origin
+        self._match, self._is_route_origin, self._clients = match, is_route_origin, client_origins(options)
         self._readers = ConcurrencyLimit(MAX_READERS, MAX_READERS_PER_CLIENT, options.process_count)
 
     async def read(self, incoming: IncomingRequest, receive: Receive) -> Receive:
@@ -52,7 +52,8 @@ class McpEndpointReader:
                 incoming.request = incoming.request.with_message(NO_MESSAGE)
             return receive  # otherwise the message stays unknown: the upstream might read it here, too
         incoming.is_mcp = True
-        require_allowed_origin(incoming, compiled.route, self._is_route_origin)
+        require_allowed_origin(incoming, compiled.route, self._is_route_origin, self._clients)
+        incoming.is_mcp_preflight = is_preflight(incoming) and not has_body and not compiled.route.cors_allow_preflight
         if not has_body and incoming.request.method != "POST":
             incoming.request = incoming.request.with_message(NO_MESSAGE)
             return receive

@@ -15,7 +15,10 @@ from proxy.mcp.mcp_errors import REFUSED
 MAX_LIST_BYTES = 4 * 1024 * 1024
 MAX_ITEMS = 10_000
 EVENT_STREAM, JSON = b"text/event-stream", b"application/json"
-LIST_METHODS = frozenset({"tools/list", "prompts/list", "resources/list"})
+LIST_METHODS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
+LISTEN, RESOURCE_UPDATED = "subscriptions/listen", "notifications/resources/updated"
+# Members of a result that are lists, and what names an item of each.
+_NAMES = {"tools": "name", "prompts": "name", "resources": "uri", "resourceTemplates": "uriTemplate"}
 # Headers that describe the bytes of the upstream's response.
 _OF_BODY = frozenset({b"content-length", b"etag", b"content-md5", b"digest", b"content-digest", b"repr-digest", b"accept-ranges"})
 _WITHOUT_BODY = (202, 204)
@@ -31,9 +34,9 @@ class Unfilterable(Exception):
 def needs_filter(route: Route, method: str, message: McpMessage | None) -> bool:
     """Return whether the response to a request of this route may have a list that policy limits.
 
-    An event stream of a GET may repeat a response to an earlier request.
+    An event stream of a GET may repeat a response to an earlier request, and it or that of a subscription reports changed resources.
     """
-    is_list = method == "GET" or (message is not None and message.method in LIST_METHODS)
+    is_list = method == "GET" or (message is not None and (message.method in LIST_METHODS or message.method == LISTEN))
     return is_list and not route.criteria.isdisjoint(MCP_CRITERIA)
 
 
@@ -134,28 +137,38 @@ class ListFilter:
             body = await self._filtered(data)
         except Unfilterable as error:
             return with_data(event, self._error(str(error)))
-        return event if body is data else with_data(event, body)
+        return event if body is data else with_data(event, body) if body else b""
 
     def _error(self, reason: str) -> bytes:
         error = {"code": REFUSED, "message": f"{_UNREADABLE.format(reason)}."}
         return json.dumps({"jsonrpc": "2.0", "id": self._rpc_id, "error": error}).encode()
 
     async def _filtered(self, body: bytes) -> bytes:
-        """Return the JSON-RPC message with filtered lists; the same object if nothing changed."""
+        """Return the JSON-RPC message with filtered lists; the same object if nothing changed, b"" for one to leave out."""
         try:
             document = json.loads(body.decode("utf-8"), object_pairs_hook=_build_object)
         except (ValueError, RecursionError):
             raise Unfilterable("the response is not JSON that all readers read equally") from None
         if not isinstance(document, dict):
             raise Unfilterable("the response is not one JSON-RPC message")
+        if document.get("method") == RESOURCE_UPDATED:
+            return body if await self._may_read(document.get("params")) else b""
         result = document.get("result")
         if not isinstance(result, dict):
             return body
         has_changed = False
-        for key in ("tools", "prompts", "resources"):
+        for key in _NAMES:
             if key in result:
                 has_changed |= await self._filter_list(key, result)
         return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") if has_changed else body
+
+    async def _may_read(self, item: Any) -> bool:
+        """Return whether the client may read the resource that a notification names."""
+        call = hypothetical_call("resources", item)
+        try:
+            return call is not None and bool((await self._allowed([call]))[0])
+        except GateError as error:
+            raise Unfilterable("the policy can't be evaluated right now") from error
 
     async def _filter_list(self, key: str, result: dict[str, Any]) -> bool:
         items = result[key]
@@ -176,8 +189,11 @@ class ListFilter:
 
 
 def hypothetical_call(key: str, item: Any) -> McpMessage | None:
-    """Return the message that uses a listed item, None for an item without a name."""
-    name = item.get("uri" if key == "resources" else "name") if isinstance(item, dict) else None
+    """Return the message that uses a listed item, None for an item without a name.
+
+    A template is compared as it is written, as in completions for it; each resource is compared when it is read.
+    """
+    name = item.get(_NAMES[key]) if isinstance(item, dict) else None
     if not isinstance(name, str) or not name:
         return None
     match key:

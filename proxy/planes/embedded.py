@@ -26,14 +26,16 @@ from proxy.incoming_request import IncomingRequest
 from proxy.mcp.buffered_body import replay_body
 from proxy.mcp.endpoint_reader import McpEndpointReader
 from proxy.mcp.list_filter import ListFilter, accept_identity, needs_filter
+from proxy.mcp.mcp_cors import add_agent_cors, send_preflight
 from proxy.mcp.mcp_errors import REFUSED, McpRejected
+from proxy.mcp.mcp_origin import is_token_identity, require_token
 from proxy.mcp.upstream_token import TokenRejected, TokenResponseFilter, sent_token_hash
 from proxy.observe.request_recorder import RequestContext
 from proxy.observe.request_spans import forward_span
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.planes.shared_resources import SharedResources
 from proxy.planes.stream_tracking import StreamTracking, record_tunnel_bytes
-from proxy.responses.denials import TooManyTunnels, denial_from_error
+from proxy.responses.denials import TooManyTunnels, denial_from_error, with_agent_cors
 from proxy.responses.renderer import send_denial
 from proxy.route_forwarding import ForwardingTable
 from proxy.sign_in.saved_forms import NotSaved, SavedForm, SavedForms
@@ -67,11 +69,15 @@ class EmbeddedDataPlane:
                 context.incoming, receive = await self.saved_forms.restore(incoming, receive, pipeline.clock())
             if self._mcp.is_needed:
                 receive = await self._mcp.read(context.incoming, receive)
+                if context.incoming.is_mcp_preflight:
+                    context.status = await send_preflight(send)
+                    return
             decision = await pipeline.authorize(context)
             verdict = pipeline.verdicts.build(decision)
             if isinstance(verdict, SignIn):
                 verdict = attach_saved_form(verdict, await self._save_form(decision, receive), decision.incoming)
             if isinstance(verdict, Forward):
+                require_token(decision.incoming, decision.authorization.identity)
                 pipeline.recorder.report_session_activity(decision)
                 context.result = await self._forward(context, decision, verdict, receive, send)
             else:
@@ -83,7 +89,7 @@ class EmbeddedDataPlane:
             denial = denial_from_error(error)
             if isinstance(error, ConnectionRequired) and context.decision is not None:
                 denial = pipeline.verdicts.connection_required(context.decision)
-            await send_denial(context.incoming, context.record_denial(denial), send)
+            await send_denial(context.incoming, context.record_denial(with_agent_cors(denial, context.incoming)), send)
         except ConnectionError:  # ASGI: `send` raises it if the client has disconnected
             context.status = CLIENT_CLOSED
             raise
@@ -168,6 +174,8 @@ class EmbeddedDataPlane:
         *,
         has_token: bool = False,
     ) -> ForwardResult:
+        if decision.incoming.is_mcp and is_token_identity(decision.authorization.identity):
+            send = self._agent_cors(decision, send)
         if decision.incoming.is_mcp and (list_filter := self._list_filter(context, decision, outgoing, send)) is not None:
             send = list_filter.send
         send = TokenResponseFilter(send).send if has_token else send
@@ -178,6 +186,12 @@ class EmbeddedDataPlane:
             if outgoing.statistics is not None:
                 record_tunnel_bytes(outgoing.statistics, result)
         return result
+
+    def _agent_cors(self, decision: RequestDecision, send: Send) -> Send:
+        """Return `send`, with CORS headers for the page of an MCP client, unless the MCP server answers preflight requests itself."""
+        route = decision.authorization.decision.compiled_route
+        has_own = route is not None and route.route.cors_allow_preflight
+        return send if has_own or not decision.incoming.header(b"origin") else add_agent_cors(send)
 
     def _list_filter(self, context: RequestContext, decision: RequestDecision, outgoing: OutgoingRequest, send: Send) -> ListFilter | None:
         incoming, compiled = decision.incoming, decision.authorization.decision.compiled_route

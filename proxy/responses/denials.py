@@ -26,6 +26,7 @@ from foundation.errors import (
 from foundation.web.asgi_types import Headers
 from foundation.web.message import Message, Sentence
 from proxy.incoming_request import IncomingRequest
+from proxy.mcp.mcp_cors import AGENT_CORS, has_cors_headers
 from proxy.mcp.mcp_errors import McpRejected
 from proxy.responses.resource_challenges import denied_token_challenge, resource_challenge
 from proxy.sign_in.loops import SignInLoops
@@ -61,7 +62,6 @@ FORM_GONE_ADVICE = Message("Check whether it has arrived before you write it aga
 IMPERSONATION_ADVICE = Message("Sign in on another page of the application.")
 NOT_CONNECTED = Message("Your account at %(server)s is not connected.")
 CONNECT_ADVICE = Message("Connect it on the page My sessions, then try again.")
-EXPOSED_TO_AGENTS = b"WWW-Authenticate, Mcp-Session-Id, Retry-After"
 TOO_MANY_TUNNELS_ADVICE = "Close some, or use one for several things."
 
 
@@ -187,7 +187,7 @@ class Denials:
         route_allows = decision.compiled_route is not None and decision.compiled_route.route.cors_allow_preflight
         if decision.compiled_route is not None and decision.compiled_route.route.mcp is not None and not route_allows:
             # A client in a browser must learn where to get a token.  Without credentials, any origin may read that.
-            return [(b"access-control-allow-origin", b"*"), (b"access-control-expose-headers", EXPOSED_TO_AGENTS)]
+            return list(AGENT_CORS)
         if not (route_allows or self._authorize.is_route_origin(origin)):
             return []
         return [
@@ -220,6 +220,13 @@ def _advice_for(identity: Identity | None, advice: str) -> str:
     if identity is None:
         return advice
     return Message("You are signed in as %(user)s. %(advice)s", user=identity.display_name, advice=advice)
+
+
+def with_agent_cors(denial: Deny, incoming: IncomingRequest) -> Deny:
+    """Return the denial of a request to an MCP endpoint with headers that let the page of a client read it."""
+    if not incoming.is_mcp or not incoming.header(b"origin") or incoming.is_navigation or has_cors_headers(denial.extra_headers):
+        return denial
+    return replace(denial, extra_headers=[*denial.extra_headers, *AGENT_CORS])
 
 
 class TooManyTunnels(BadRequest):

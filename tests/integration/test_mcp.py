@@ -159,6 +159,24 @@ async def test_refusals_are_json_rpc_errors(gate: RunningGate, token: str) -> No
         assert refused.headers["content-type"] == "application/json"
 
 
+async def test_page_of_a_client_uses_the_server_with_a_token(gate: RunningGate, token: str) -> None:
+    page = {"Origin": "http://localhost:6274"}
+    async with gate.client() as client:
+        headers = page | {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
+        preflight = await client.options(gate.url(TOOLS, "/mcp"), headers=headers)
+        evil = await client.options(gate.url(TOOLS, "/mcp"), headers=headers | {"Origin": "https://evil.example"})
+    assert (preflight.status_code, evil.status_code) == (204, 403)
+    assert "Authorization" in preflight.headers["access-control-allow-headers"]
+    for answer, status in (
+        (await post(gate, call("search"), **page), 401),
+        (await post(gate, call("delete_repo"), token, **page), 403),
+        (await post(gate, call("search"), host=OPEN, **page), 403),
+    ):
+        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (status, "*")
+        assert "WWW-Authenticate" in answer.headers["access-control-expose-headers"]
+    gate.wait_for_event("request", lambda event: event["method"] == "OPTIONS" and event["status"] == 204)
+
+
 async def test_requests_to_other_paths_of_the_route_have_an_unknown_message(gate: RunningGate, token: str) -> None:
     async with gate.client() as client:
         headers = JSON | {"Authorization": f"Bearer {token}"}

@@ -17,6 +17,7 @@ RULES = {
         "MCP headers",
         "MCP messages",
         "Origin of MCP requests",
+        "Tokens of pages of MCP clients",
         "PROXY protocol header",
         "Path normalization",
         "Paths that upstreams may interpret differently",

@@ -62,6 +62,11 @@ def needs_it(keys: dict[str, Any]) -> bool:
             {"resources": [{"uri": "docs://public/a"}, {"uri": "docs://secret"}, {"uri": "docs://public/../secret"}]},
             {"resources": [{"uri": "docs://public/a"}]},
         ),
+        (
+            "resources/templates/list",
+            {"resourceTemplates": [{"uriTemplate": "docs://public/{name}"}, {"uriTemplate": "docs://{area}/x"}, {"name": "x"}]},
+            {"resourceTemplates": [{"uriTemplate": "docs://public/{name}"}]},
+        ),
         ("tools/list", {"tools": TOOLS[:1], "cacheScope": "public", "ttlMs": 5}, {"tools": TOOLS[:1], "cacheScope": "private", "ttlMs": 5}),
         ("tools/list", {"tools": TOOLS[:1], "ttlMs": 5}, {"tools": TOOLS[:1], "ttlMs": 5, "cacheScope": "private"}),
     ],
@@ -125,6 +130,17 @@ async def test_get_streams_are_filtered_and_pages_are_not(tmp_path: Path) -> Non
     assert page.body == b"<p>delete_repo</p>"
 
 
+@pytest.mark.parametrize(("verb", "method"), [("GET", "tools/list"), ("POST", "subscriptions/listen")])
+async def test_changes_are_reported_of_resources_that_the_client_may_read(verb: str, method: str, tmp_path: Path) -> None:
+    def updated(params: Any) -> bytes:
+        return b"data: " + json.dumps({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": params}).encode() + b"\n\n"
+
+    allowed, other = updated({"uri": "docs://public/a"}), b'data: {"jsonrpc": "2.0", "method": "notifications/message"}\n\n'
+    hidden = [updated(params) for params in ({"uri": "docs://secret"}, {"uri": "docs://public/../secret"}, {"uri": 1}, {}, None)]
+    stream = await filtered(tmp_path, response(b"".join([*hidden, allowed, *hidden, other]), "text/event-stream"), method, verb)
+    assert stream.body == allowed + other
+
+
 @pytest.mark.parametrize(
     ("raw", "method", "keys"),
     [
@@ -143,6 +159,8 @@ async def test_other_responses_are_passed_as_they_are(raw: bytes, method: str, k
     ("method", "message", "expected"),
     [
         ("POST", McpMessage("tools/list"), True),
+        ("POST", McpMessage("resources/templates/list"), True),
+        ("POST", McpMessage("subscriptions/listen", resources=("docs://public/a",)), True),
         ("POST", McpMessage("tools/call", tool="x"), False),
         ("POST", None, False),
         ("GET", NO_MESSAGE, True),
@@ -158,4 +176,7 @@ def test_item_is_used_by_the_call_that_its_list_is_for() -> None:
     assert hypothetical_call("tools", {"name": "a"}) == McpMessage("tools/call", tool="a")
     assert hypothetical_call("prompts", {"name": "a"}) == McpMessage("prompts/get", prompt="a")
     assert hypothetical_call("resources", {"uri": "a:b", "name": "a"}) == McpMessage("resources/read", resources=("a:b",))
+    assert hypothetical_call("resourceTemplates", {"uriTemplate": "a:{b}", "name": "a"}) == McpMessage(
+        "resources/read", resources=("a:{b}",)
+    )
     assert accept_identity([(b"accept-encoding", b"br"), (b"a", b"b")]) == [(b"a", b"b"), (b"accept-encoding", b"identity")]
