@@ -9,6 +9,7 @@ import argparse
 import functools
 import gc
 import importlib
+import itertools
 import multiprocessing
 import sys
 import tempfile
@@ -74,10 +75,8 @@ def _run(by_hand: Sequence[Mutant | ScriptMutant], packages: Sequence[str], only
     with tempfile.TemporaryDirectory(prefix="mutants-") as directory, multiprocessing.get_context("fork").Pool(jobs) as pool:
         parts = [[mutant.name for mutant in by_hand[number::jobs]] for number in range(jobs)]
         trees = pool.imap_unordered(_run_by_hand, [(part, Path(directory) / str(number)) for number, part in enumerate(parts) if part])
-        for lines, count, as_it_must in pool.imap_unordered(functools.partial(_run_package, only=only), packages):
-            print(*lines, sep="\n", flush=True)
-            noticed, passed = noticed + count, passed and as_it_must
-        for lines, count, as_it_must in trees:
+        generated = pool.imap_unordered(functools.partial(_run_package, only=only), packages)
+        for lines, count, as_it_must in itertools.chain(trees, generated):
             print(*lines, sep="\n", flush=True)
             noticed, passed = noticed + count, passed and as_it_must
     print(f"{noticed} mutants noticed, in {time.monotonic() - started:.0f} s")
