@@ -53,7 +53,7 @@ def test_logs_every_denial_and_first_allowed_request_per_user_and_route(tmp_path
     assert log.should_log(NO_ROUTE, None, "")
     assert log.should_log(None, None, "")
     signed_out = decide(request("/a"), None, ROUTES, NOW)
-    assert [log.should_log(signed_out, None, reason) for reason in ("", "access token: it has expired")] == [False, True]
+    assert [log.should_log(signed_out, None, reason) for reason in ("", "expired token")] == [False, True]
     log.now += FIRST_SEEN_WINDOW_SECONDS
     assert log.add(ANN)
 
