@@ -11,6 +11,8 @@ GUARDS = {
     "authenticate.api": "api_authenticator access_requests_api api_call cursors request_parsing service_accounts_api sessions_api",
     "authenticate.directory": "file_source provider_directory sync_run sync",
     "authenticate.directory.vendors": "directory_api auth0_directory azure_directory snapshot_builder gitlab_directory okta_directory vendor",
+    "authenticate.oauth": "account_tokens authorization_server client_documents client_registry consents device_authorizations device_grant "
+    "dynamic_registration oauth_client token_service",
     "authenticate.portal": "preferences programmatic_clients",
     "authenticate.provider": "address_scope claim_limits client_refusals client_registry discovery django_oidc email_verification "
     "issuer par provider_client provider_http single_flight_cache strict_json",
@@ -21,10 +23,11 @@ GUARDS = {
     "refresh_worker session_index session_refresh session_service",
     "authenticate.views": "view_helpers api_endpoint authorization_request callback actors portal_pages programmatic_consent provider_logout_endpoints profile_refresh scim_endpoint sessions_page sign_in "
     "sign_out",
-    "authorize": "accessible_routes admin approval_policy authorizer config_checks ext_authz_types service user_entry_checks",
+    "authenticate.views.oauth": "agent_callback authorize device_page oauth_responses token_endpoint",
+    "authorize": "accessible_routes admin approval_policy authorizer config_checks ext_authz_types protected_resources service user_entry_checks",
     "authorize.decision_log": "decision_log decision_snapshot persistence",
     "authorize.explain": "recorded_user replay",
-    "authorize.identity": "client_certificates identity_builder identity_loader request_credentials service_account_loader",
+    "authorize.identity": "account_token_loader agent_token_loader client_certificates identity_builder identity_loader request_credentials service_account_loader",
     "authorize.policy": "compiled_route criterion decision identity policy_request route_table truth unreachable_routes user_entry",
     "authorize.policy.language": "expression_compiler grant_criteria identity_criteria request_criteria route_key_criteria time_criteria",
     "authorize.policy.paths": "canonical interpretations",
