@@ -3,5 +3,8 @@
 SIGN_IN_PATH = "/.gate/sign_in"
 ACCESS_PATH = "/.gate/access"
 SESSIONS_PATH = "/.gate/sessions"
+CONNECTIONS_PATH = "/.gate/connections"
+CONNECTION_CALLBACK_PATH = f"{CONNECTIONS_PATH}/callback/"
+CONNECTION_CLIENT_PATH = f"{CONNECTIONS_PATH}/client/"
 BACKCHANNEL_LOGOUT_PATH = "/.gate/backchannel_logout"
 FRONTCHANNEL_LOGOUT_PATH = "/.gate/frontchannel_logout"

@@ -5,10 +5,15 @@ from django.urls import path, re_path
 
 from authenticate import post_logout_redirect
 from authenticate.oauth import server_metadata
-from authenticate.page_paths import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH
+from authenticate.page_paths import (
+    BACKCHANNEL_LOGOUT_PATH,
+    CONNECTION_CALLBACK_PATH,
+    CONNECTION_CLIENT_PATH,
+    CONNECTIONS_PATH,
+    FRONTCHANNEL_LOGOUT_PATH,
+)
 from authenticate.scim.scim_authenticator import PATH as SCIM_PATH
 from authenticate.service import page_context
-from authenticate.upstream_oauth.connection_service import CALLBACK_PATH, CONNECTIONS_PATH
 from authenticate.views.access_page import PAGE as ACCESS
 from authenticate.views.access_page import access
 from authenticate.views.api_endpoint import api
@@ -17,7 +22,7 @@ from authenticate.views.oauth.authorize import authorize
 from authenticate.views.oauth.device_page import device
 from authenticate.views.oauth.registration_endpoint import register
 from authenticate.views.oauth.token_endpoint import device_authorization, metadata, revoke, token
-from authenticate.views.oauth.upstream_connection import change_connection, connection_callback
+from authenticate.views.oauth.upstream_connection import change_connection, connection_callback, connection_client
 from authenticate.views.portal_pages import CHANGE, ICONS, change_portal, icon, portal, portal_json, why
 from authenticate.views.profile_refresh import refresh
 from authenticate.views.programmatic_consent import programmatic_consent
@@ -67,7 +72,8 @@ urlpatterns = [
     path(server_metadata.DEVICE_PATH[1:], device),
     path(server_metadata.WELL_KNOWN[1:], metadata),
     path(CONNECTIONS_PATH[1:], change_connection),
-    path(f"{CALLBACK_PATH[1:]}<path:name>", connection_callback),
+    path(f"{CONNECTION_CALLBACK_PATH[1:]}<path:name>", connection_callback),
+    path(f"{CONNECTION_CLIENT_PATH[1:]}<path:name>", connection_client),
     path(".well-known/gate/jwks.json", jwks),
     path(".well-known/gate/", client_metadata),
     re_path(r"^(?P<path>.*)$", _configured_callback),

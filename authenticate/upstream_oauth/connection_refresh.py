@@ -77,9 +77,15 @@ class ConnectionRefresh:
         if not connection.refresh_token:
             await self._remove(record, connection, "its token has ended, and there is no refresh token")
             return
+        client = self._connections.client
+        endpoints = await client.discovery.find(server)
+        if endpoints.issuer != connection.authorization_server:
+            # Because another server must not get the refresh token.
+            await self._remove(record, connection, "its server has another authorization server")
+            return
         try:
             async with self._semaphores[connection.resource]:
-                tokens = await self._connections.client.refresh(server, connection.refresh_token)
+                tokens = await client.refresh(server, endpoints, connection.refresh_token)
         except InvalidGrant as error:
             await self._remove(record, connection, str(error))
             return

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 import structlog
 
 from authenticate.provider.tokens.token_response import Tokens
+from authenticate.upstream_oauth.server_discovery import ServerEndpoints
 from authenticate.upstream_oauth.token_client import UpstreamTokenClient
 from authorize.upstream.upstream_connections import (
     LIFETIME,
@@ -24,9 +25,6 @@ from databroker.records import UPSTREAM_CONNECTION, SessionRecord
 from foundation.crypto.sign_in_attempts import SignInAttempts
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
-
-CONNECTIONS_PATH = "/.gate/connections"
-CALLBACK_PATH = f"{CONNECTIONS_PATH}/callback/"
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +47,6 @@ class UpstreamConnections:
         self.servers = UpstreamServers(options.policy)
         self.attempts = SignInAttempts(options, purpose="upstream")
         self.client = UpstreamTokenClient(options, clock)
-        self._origin = options.authenticate_service_url.origin
         self._broker = broker
         self._clock = clock
         self._revocations: set[asyncio.Task[None]] = set()
@@ -61,23 +58,20 @@ class UpstreamConnections:
             await asyncio.wait(self._revocations)
         await self.client.close()
 
-    def redirect_uri(self, server: UpstreamServer) -> str:
-        return f"{self._origin}{CALLBACK_PATH}{server.callback_name}"
-
-    def authorization_url(self, server: UpstreamServer, state: str, code_challenge: str) -> str:
+    def authorization_url(self, server: UpstreamServer, endpoints: ServerEndpoints, state: str, code_challenge: str) -> str:
         """Return the URL of the server's authorization server, to which the browser goes."""
         settings = server.settings
         params = {
             "response_type": "code",
-            "client_id": settings.client_id,
-            "redirect_uri": self.redirect_uri(server),
+            "client_id": self.client.client_id(server),
+            "redirect_uri": self.client.redirect_uri(server),
             "state": state,
             "code_challenge": code_challenge,
             "code_challenge_method": "S256",
-            "resource": server.uri,
+            "resource": endpoints.resource,
         }
         params |= {"scope": " ".join(settings.scopes)} if settings.scopes else {}
-        endpoint = str(settings.authorization_url)
+        endpoint = endpoints.authorization_endpoint
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(params)}"
 
     async def get(self, session: SessionRecord, server: UpstreamServer) -> AccountConnection | None:
@@ -91,7 +85,7 @@ class UpstreamConnections:
         server = self.servers.find(session.agent.resource) if session.agent is not None else None
         return server is not None and await self.get(session, server) is None
 
-    async def save(self, session: SessionRecord, server: UpstreamServer, tokens: Tokens) -> None:
+    async def save(self, session: SessionRecord, server: UpstreamServer, endpoints: ServerEndpoints, tokens: Tokens) -> None:
         """Write the connection of the session's user.  If that fails, the tokens are revoked, so that nothing remains of them."""
         now = self._clock()
         connection = AccountConnection(
@@ -104,6 +98,7 @@ class UpstreamConnections:
             access_token=tokens.access_token,
             refresh_token=tokens.refresh_token,
             access_token_expires_at=tokens.expires_at,
+            authorization_server=endpoints.issuer,
         )
         id = connection_id(session.user_id, server.resource.uri)
         try:

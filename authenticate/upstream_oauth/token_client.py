@@ -2,21 +2,20 @@
 
 from base64 import b64encode
 from collections.abc import Callable
-from urllib.parse import quote
+from typing import Any
+from urllib.parse import quote, urlsplit
 
 import structlog
 
-from authenticate.provider.address_scope import AddressScope
-from authenticate.provider.provider_http import ProviderHttp
+from authenticate.page_paths import CONNECTION_CALLBACK_PATH, CONNECTION_CLIENT_PATH
 from authenticate.provider.tokens import token_response
 from authenticate.provider.tokens.token_response import Tokens
+from authenticate.upstream_oauth.server_discovery import ServerDiscovery, ServerEndpoints
 from authorize.upstream.upstream_connections import AccountConnection, UpstreamServer
 from config.options import Options
 from config.routes.route_upstream_oauth import BASIC
 from foundation.errors import ProviderError
 
-TIMEOUT = 8.0  # seconds for a complete exchange
-MAX_BODY = 256 * 1024
 _NOTHING_TO_REVOKE = frozenset({"unsupported_token_type", "invalid_token"})
 
 log = structlog.get_logger(__name__)
@@ -27,51 +26,68 @@ class UpstreamTokenClient:
 
     def __init__(self, options: Options, clock: Callable[[], float]):
         self._clock = clock
-        # The operator configures all URLs.
-        scope = AddressScope(None)
-        self._http = ProviderHttp(options, scope, timeout=TIMEOUT, max_body=MAX_BODY, peer="the authorization server")
-        self.close = self._http.close
+        self._origin = options.authenticate_service_url.origin
+        self.discovery = ServerDiscovery(options, clock)
+        self.close = self.discovery.close
 
-    async def exchange_code(self, server: UpstreamServer, code: str, verifier: str, redirect_uri: str) -> Tokens:
-        form = {"grant_type": "authorization_code", "code": code, "code_verifier": verifier, "redirect_uri": redirect_uri}
-        return await self._tokens(server, form)
+    def redirect_uri(self, server: UpstreamServer) -> str:
+        return f"{self._origin}{CONNECTION_CALLBACK_PATH}{server.callback_name}"
 
-    async def refresh(self, server: UpstreamServer, refresh_token: str) -> Tokens:
-        return await self._tokens(server, {"grant_type": "refresh_token", "refresh_token": refresh_token})
+    def client_id(self, server: UpstreamServer) -> str:
+        """Return gate's client id at the server: the one that it issued, else the URL of gate's metadata document."""
+        return server.settings.client_id or f"{self._origin}{CONNECTION_CLIENT_PATH}{server.callback_name}"
+
+    def client_document(self, server: UpstreamServer) -> dict[str, Any]:
+        """Return gate's client ID metadata document.  Each server has one of its own, with one redirect URI."""
+        return {
+            "client_id": self.client_id(server),
+            "client_name": f"gate at {urlsplit(self._origin).netloc}",
+            "client_uri": self._origin,
+            "redirect_uris": [self.redirect_uri(server)],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": "none",
+        }
+
+    async def exchange_code(self, server: UpstreamServer, endpoints: ServerEndpoints, code: str, verifier: str) -> Tokens:
+        form = {"grant_type": "authorization_code", "code": code, "code_verifier": verifier, "redirect_uri": self.redirect_uri(server)}
+        return await self._tokens(server, endpoints, form)
+
+    async def refresh(self, server: UpstreamServer, endpoints: ServerEndpoints, refresh_token: str) -> Tokens:
+        return await self._tokens(server, endpoints, {"grant_type": "refresh_token", "refresh_token": refresh_token})
 
     async def revoke(self, server: UpstreamServer, connection: AccountConnection) -> None:
-        """Revoke the tokens (RFC 7009).  A failure is only logged, because gate has forgotten the tokens.
+        """Revoke the tokens (RFC 7009).  A failure is only logged, because gate has forgotten the tokens."""
+        try:
+            endpoints = await self.discovery.find(server)
+            if endpoints.revocation_endpoint and endpoints.issuer == connection.authorization_server:
+                await self._revoke(server, endpoints, connection)
+        except ProviderError as error:
+            log.warning("upstream token revocation failed", resource=connection.resource, reason=str(error))
 
-        The refresh token is first, because it can obtain new access tokens.
-        """
-        if server.settings.revocation_url is None:
-            return
-        tokens = ((connection.refresh_token, "refresh_token"), (connection.access_token, "access_token"))
-        for token, hint in tokens:
+    async def _revoke(self, server: UpstreamServer, endpoints: ServerEndpoints, connection: AccountConnection) -> None:
+        # The refresh token is first, because it can obtain new access tokens.
+        for token, hint in ((connection.refresh_token, "refresh_token"), (connection.access_token, "access_token")):
             if not token:
                 continue
-            try:
-                form, headers = self._authenticated(server, {"token": token, "token_type_hint": hint})
-                answer = await self._http.post(str(server.settings.revocation_url), form, headers)
-                if answer.status != 200 and token_response.error_code(answer) not in _NOTHING_TO_REVOKE:
-                    raise ProviderError(f"status {answer.status} for the {hint}: {token_response.error_text(answer)}")
-            except ProviderError as error:
-                log.warning("upstream token revocation failed", resource=connection.resource, reason=str(error))
-                return
+            form, headers = self._authenticated(server, {"token": token, "token_type_hint": hint})
+            answer = await self.discovery.http_for(server).post(endpoints.revocation_endpoint, form, headers)
+            if answer.status != 200 and token_response.error_code(answer) not in _NOTHING_TO_REVOKE:
+                raise ProviderError(f"status {answer.status} for the {hint}: {token_response.error_text(answer)}")
 
-    async def _tokens(self, server: UpstreamServer, form: dict[str, str]) -> Tokens:
-        form, headers = self._authenticated(server, {**form, "resource": server.uri})
-        answer = await self._http.post(str(server.settings.token_url), form, headers)
+    async def _tokens(self, server: UpstreamServer, endpoints: ServerEndpoints, form: dict[str, str]) -> Tokens:
+        form, headers = self._authenticated(server, {**form, "resource": endpoints.resource})
+        answer = await self.discovery.http_for(server).post(endpoints.token_endpoint, form, headers)
         return token_response.parse(answer, self._clock(), needs_id_token=False)
 
     def _authenticated(self, server: UpstreamServer, form: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
         """Return the form and headers with client authentication (RFC 6749 2.3.1)."""
-        settings = server.settings
-        form = {**form, "client_id": settings.client_id}
+        settings, client_id = server.settings, self.client_id(server)
+        form = {**form, "client_id": client_id}
         if settings.client_secret is None:
             return form, {}
         secret = settings.client_secret.reveal()
         if settings.client_auth_method != BASIC:
             return {**form, "client_secret": secret}, {}
-        credentials = f"{quote(settings.client_id, safe='')}:{quote(secret, safe='')}".encode()
+        credentials = f"{quote(client_id, safe='')}:{quote(secret, safe='')}".encode()
         return form, {"Authorization": "Basic " + b64encode(credentials).decode()}

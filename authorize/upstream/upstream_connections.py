@@ -87,6 +87,7 @@ class AccountConnection(RecordValue):
     access_token: str = field(repr=False)
     refresh_token: str = field(default="", repr=False)
     access_token_expires_at: float | None = None
+    authorization_server: str = ""  # issuer of the tokens, as far as it is known
 
     # enforcement-point: Upstream requests: Owner of a token of a third-party MCP server
     def belongs_to(self, user_id: str, issuer: str, server: UpstreamServer) -> bool:

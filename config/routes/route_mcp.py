@@ -83,7 +83,7 @@ class McpSettings(Settings):
     upstream_oauth: UpstreamOAuthSettings | None = Field(
         None,
         description="The upstream is a third-party server with an authorization server of its own. Users connect their accounts once, and "
-        "gate forwards each user's access token. Service accounts cannot use the route.",
+        "gate forwards each user's access token. `{}` discovers the authorization server. Service accounts cannot use the route.",
         examples=[
             {
                 "client_id": "Iv1.8a61f9b3a7aba766",

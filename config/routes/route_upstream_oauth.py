@@ -57,6 +57,17 @@ _CLIENT_ID = FieldType("string", parse_client_id, TEXT)
 _SCOPES = FieldType("list of string", parse_upstream_scopes, LIST)
 
 
+def _check_client(settings: "UpstreamOAuthSettings") -> Iterator[Finding]:
+    if settings.client_id is None and settings.client_secret is not None:
+        yield ("client_secret_file" if settings.client_secret_file else "client_secret",), "requires client_id"
+    endpoints = {key: getattr(settings, key) for key in ("authorization_url", "token_url")}
+    if sum(url is not None for url in endpoints.values()) == 1:
+        present, absent = sorted(endpoints, key=lambda key: endpoints[key] is None)
+        yield (present,), f"needs {absent} too. Without both, gate discovers them"
+    if settings.revocation_url is not None and not any(endpoints.values()):
+        yield ("revocation_url",), "has no effect without authorization_url and token_url: gate discovers the endpoints"
+
+
 def _check_endpoints(settings: "UpstreamOAuthSettings") -> Iterator[Finding]:
     for key in ("authorization_url", "token_url", "revocation_url", "issuer", "resource"):
         url: Url | None = getattr(settings, key)
@@ -70,12 +81,14 @@ def _check_endpoints(settings: "UpstreamOAuthSettings") -> Iterator[Finding]:
 class UpstreamOAuthSettings(Settings):
     """gate as an OAuth client of the upstream's authorization server."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (_check_endpoints,)
+    RULES: ClassVar[tuple[Rule, ...]] = (_check_client, _check_endpoints)
 
-    client_id: Annotated[str, _CLIENT_ID] = Field(
+    client_id: Annotated[str, _CLIENT_ID] | None = Field(
+        None,
         description="`client_id` of gate at the upstream's authorization server. The redirect URI to register there is "
         "`https://AUTHENTICATE_HOST/.gate/connections/callback/HOST/PATH` of the route, without a slash at the end.",
         examples=["Iv1.8a61f9b3a7aba766"],
+        json_schema_extra={"when_unset": "the URL of gate's client ID metadata document"},
     )
     client_secret_file: File | None = Field(
         None, description="File form of `client_secret`. Reloaded when it changes.", examples=["client-secret"]
@@ -95,21 +108,30 @@ class UpstreamOAuthSettings(Settings):
     scopes: Annotated[tuple[str, ...], _SCOPES] = Field(
         (), description="Scopes that gate requests for each user. After a change, users connect again.", examples=[["repo", "read:org"]]
     )
-    authorization_url: WebUrl = Field(
-        description="Authorization endpoint, to which users are led.", examples=["https://login.example.org/authorize"]
+    authorization_url: WebUrl | None = Field(
+        None,
+        description="Authorization endpoint, to which users are led.",
+        examples=["https://login.example.org/authorize"],
+        json_schema_extra={"when_unset": "discovered (RFC 9728, RFC 8414)"},
     )
-    token_url: WebUrl = Field(description="Token endpoint.", examples=["https://login.example.org/token"])
+    token_url: WebUrl | None = Field(
+        None,
+        description="Token endpoint.",
+        examples=["https://login.example.org/token"],
+        json_schema_extra={"when_unset": "discovered (RFC 9728, RFC 8414)"},
+    )
     revocation_url: WebUrl | None = Field(
         None,
         description="Revocation endpoint (RFC 7009), to which gate sends the tokens of a user who disconnects.",
         examples=["https://login.example.org/revoke"],
-        json_schema_extra={"when_unset": "tokens are deleted, but not revoked"},
+        json_schema_extra={"when_unset": "discovered; none with configured endpoints"},
     )
     issuer: WebUrl | None = Field(
         None,
-        description="Issuer of the authorization server. gate rejects authorization responses of another one (RFC 9207).",
+        description="Issuer of the authorization server. gate rejects authorization responses of another one (RFC 9207), and in a "
+        "discovery all other authorization servers.",
         examples=["https://login.example.org"],
-        json_schema_extra={"when_unset": "not compared; each route has its own redirect URI"},
+        json_schema_extra={"when_unset": "discovered; not compared with configured endpoints"},
     )
     resource: WebUrl | None = Field(
         None,

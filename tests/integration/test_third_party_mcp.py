@@ -18,7 +18,7 @@ from tests.support.gate import AUTHENTICATE_HOST, HTML, GateBuilder, RunningGate
 from tests.support.mcp_client import ClientStorage
 from tests.support.third_party_server import CLIENT_SECRET, ThirdPartyServer
 
-THIRD, OTHER = "third.localhost", "other.localhost"
+THIRD, OTHER, DISCOVERED = "third.localhost", "other.localhost", "discovered.localhost"
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 HEADERS = JSON | {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "whoami"}
 META = {
@@ -41,6 +41,7 @@ def stage(
         for host in (THIRD, OTHER):
             mcp = {"path": "/mcp", "name": f"The {host}", "upstream_oauth": server.settings}
             builder.route(host, to=server.url, mcp=mcp, **accounts)
+        builder.route(DISCOVERED, to=server.url, mcp={"path": "/mcp", "upstream_oauth": {"scopes": ["tools"]}}, **accounts)
         builder.setting(grpc_address=f"127.0.0.1:{free_port()}", oauth_clients=[CLIENT])
         builder.setting(data_plane="envoy" if request.param == "envoy" else "embedded", workers="2" if request.param == "workers" else "1")
         with builder.start(tmp_path_factory.mktemp(request.param)) as gate:
@@ -217,6 +218,22 @@ async def test_client_of_the_sdk_leads_its_user_to_connect(stage: tuple[RunningG
         assert await account(gate, browser) == accounts[1]
     assert all(re.fullmatch(r"account-\d+", each) for each in accounts)
     assert accounts[0] != accounts[1]
+
+
+async def test_server_without_settings_is_discovered(stage: tuple[RunningGate, ThirdPartyServer]) -> None:
+    """gate is known there by its metadata document, and the server's metadata name the endpoints."""
+    gate, server = stage
+    async with gate.client() as browser:
+        await signed_in(gate, browser)
+        await follow(browser, await browser.get(gate.url(DISCOVERED, "/nothing"), headers=HTML))
+        started = await press(gate, browser, "connect", DISCOVERED)
+        query = parse_qs(urlsplit(started.headers["location"]).query)
+        assert query["client_id"] == [gate.url(AUTHENTICATE_HOST, f"/.gate/connections/client/{DISCOVERED}:{gate.port}/mcp")]
+        assert (await follow(browser, started)).status_code == 200
+        mine = await account(gate, browser, DISCOVERED)
+        assert mine in server.control()["subjects"]
+        await press(gate, browser, "disconnect", DISCOVERED)
+        await eventually_equal(lambda: account(gate, browser, DISCOVERED), "401")
 
 
 async def test_service_account_has_no_account_at_the_server(stage: tuple[RunningGate, ThirdPartyServer]) -> None:

@@ -69,6 +69,7 @@ RULES = {
     "Upstream requests": {
         "Challenges of third-party MCP servers",
         "Connections to third-party MCP servers",
+        "Discovery of authorization servers",
         "Headers of forwarded requests",
         "Headers that only gate sets",
         "Host header derived from the request",

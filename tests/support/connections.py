@@ -9,7 +9,7 @@ from config.options import Options
 from databroker.broker_client import BrokerClient
 from databroker.records import UPSTREAM_CONNECTION
 from tests.support.authenticate_site import APP, ORIGIN, Browser, Response
-from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
+from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, Answer, FakeIdP
 
 RESOURCE, OTHER_RESOURCE = "https://third.example.com/mcp", "https://fourth.example.com"
 CALLBACK = f"{ORIGIN}/.gate/connections/callback/third.example.com/mcp"
@@ -39,6 +39,31 @@ def routes(authorization_server: FakeIdP, **changes: Any) -> list[dict[str, Any]
         {"from": "https://fourth.example.com", "mcp": {"name": "Fourth", "upstream_oauth": oauth}, **common},
         {"from": APP, "to": "http://127.0.0.1:1", "allow_any_authenticated_user": True},
     ]
+
+
+def discovered(server: FakeIdP, **changes: Any) -> dict[str, Any]:
+    """Return `upstream_oauth` of a route to this machine, whose server names its endpoints."""
+    endpoints = dict.fromkeys(("authorization_url", "token_url", "revocation_url", "issuer"))
+    return upstream_oauth(server, **{"client_id": None, "client_secret": None, "resource": f"{server.issuer}/mcp", **endpoints, **changes})
+
+
+def publish(server: FakeIdP, resource: dict[str, Any] | None = None, metadata: dict[str, Any] | None = None) -> None:
+    """Serve the metadata of the third-party server and of its authorization server; a member that is changed to None is left out."""
+    issuer = server.issuer
+    own = {"resource": f"{issuer}/mcp", "authorization_servers": [issuer], **(resource or {})}
+    endpoints = {
+        "issuer": issuer,
+        "authorization_endpoint": f"{issuer}/authorize",
+        "token_endpoint": f"{issuer}/token",
+        "revocation_endpoint": f"{issuer}/revoke",
+        "response_types_supported": ["code"],
+        "code_challenge_methods_supported": ["S256"],
+        "client_id_metadata_document_supported": True,
+        "authorization_response_iss_parameter_supported": True,
+        **(metadata or {}),
+    }
+    for path, document in (("/.well-known/oauth-protected-resource/mcp", own), ("/.well-known/oauth-authorization-server", endpoints)):
+        server.bend.answers[path] = Answer.json({name: value for name, value in document.items() if value is not None})
 
 
 def server_in(options: Options, resource: str = RESOURCE) -> UpstreamServer:
@@ -76,6 +101,7 @@ def a_connection(server: UpstreamServer, now: Callable[[], float], **changes: An
         "access_token": "access-1",
         "refresh_token": "refresh-1",
         "access_token_expires_at": now() + 3600,
+        "authorization_server": str(server.settings.issuer or ""),
     }
     return AccountConnection(**{**fields, **changes})
 

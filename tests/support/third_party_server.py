@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -18,7 +19,7 @@ CLIENT_ID, CLIENT_SECRET = "gate-at-the-third-party", "a secret of gate at the t
 
 
 class ThirdPartyServer:
-    """Running server.  `redirect_uris` are those of gate, its only client."""
+    """Running server.  `redirect_uris` are those of gate, its registered client; others name their metadata document."""
 
     def __init__(self, *redirect_uris: str):
         self.port = free_port()
@@ -69,16 +70,16 @@ class ThirdPartyServer:
 
 def build(url: str, redirect_uris: list[str]) -> Any:
     from mcp.server.auth.middleware.auth_context import get_access_token
-    from mcp.server.auth.settings import AuthSettings, RevocationOptions
+    from mcp.server.auth.routes import build_metadata
+    from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions, RevocationOptions
     from mcp.server.mcpserver import MCPServer
-    from pydantic import AnyHttpUrl
     from starlette.requests import Request
     from starlette.responses import JSONResponse
 
     accounts = _accounts(redirect_uris)
     auth = AuthSettings(
-        issuer_url=AnyHttpUrl(url),
-        resource_server_url=AnyHttpUrl(f"{url}/mcp"),
+        issuer_url=url,
+        resource_server_url=f"{url}/mcp",
         validate_token_resource=True,
         revocation_options=RevocationOptions(enabled=True),
         required_scopes=["tools"],
@@ -96,7 +97,15 @@ def build(url: str, redirect_uris: list[str]) -> Any:
 
     app = server.streamable_http_app(host="0.0.0.0")
 
+    metadata = build_metadata(auth.issuer_url, None, ClientRegistrationOptions(), RevocationOptions(enabled=True))
+    metadata.client_id_metadata_document_supported = True
+    metadata.token_endpoint_auth_methods_supported = ["client_secret_post", "none"]
+    published = JSONResponse(metadata.model_dump(mode="json", exclude_none=True))
+
     async def recording(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope["path"] == "/.well-known/oauth-authorization-server":
+            await published(scope, receive, send)
+            return
         if scope["type"] == "http" and scope["path"] == "/mcp":
             accounts.headers.append([[name.decode(), value.decode("latin-1")] for name, value in scope["headers"]])
         await app(scope, receive, send)
@@ -143,7 +152,10 @@ def _accounts(redirect_uris: list[str]) -> Any:
             return {"headers": self.headers, "subjects": subjects, "refreshes": self._refreshes, "tokens": [*self._access, *self._refresh]}
 
         async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
-            return self._client if client_id == CLIENT_ID else None
+            if client_id == CLIENT_ID:
+                return self._client
+            document = await _fetch_document(client_id) if client_id.startswith("https://") else {}
+            return OAuthClientInformationFull(**document, scope="tools") if document.get("client_id") == client_id else None
 
         async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
             answer = {"state": params.state, "iss": sys_url()}
@@ -155,7 +167,7 @@ def _accounts(redirect_uris: list[str]) -> Any:
                 code=code,
                 scopes=params.scopes or [],
                 expires_at=time.time() + 60,
-                client_id=CLIENT_ID,
+                client_id=client.client_id,
                 code_challenge=params.code_challenge,
                 redirect_uri=params.redirect_uri,
                 redirect_uri_provided_explicitly=True,
@@ -180,7 +192,7 @@ def _accounts(redirect_uris: list[str]) -> Any:
             return self._issue(token)
 
         def _issue(self, grant: Any) -> OAuthToken:
-            fields = {"client_id": CLIENT_ID, "scopes": grant.scopes, "resource": grant.resource, "subject": grant.subject}
+            fields = {"client_id": grant.client_id, "scopes": grant.scopes, "resource": grant.resource, "subject": grant.subject}
             access, refresh = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
             self._access[access] = AccessToken(token=access, expires_at=int(time.time()) + 3600, **fields)
             self._refresh[refresh] = RefreshToken(token=refresh, **fields)
@@ -196,6 +208,16 @@ def _accounts(redirect_uris: list[str]) -> Any:
                     del tokens[each]
 
     return Accounts()
+
+
+async def _fetch_document(url: str) -> dict[str, Any]:
+    """Fetch the metadata document of a client whose host is on this machine."""
+    parts = urlsplit(url)
+    async with httpx.AsyncClient(verify=False, trust_env=False) as client:
+        headers, named = {"Host": parts.netloc}, {"sni_hostname": parts.hostname or ""}
+        answer = await client.get(f"https://127.0.0.1:{parts.port}{parts.path}", headers=headers, extensions=named)
+    document: dict[str, Any] = answer.raise_for_status().json()
+    return document
 
 
 def sys_url() -> str:

@@ -2,9 +2,11 @@
 
 import secrets
 
+import structlog
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
 from django.http import HttpRequest, HttpResponse
 
+from authenticate.page_paths import SESSIONS_PATH
 from authenticate.service import AuthenticateService, page_context
 from authenticate.step_up import StepUpRequest
 from authenticate.views import view_helpers
@@ -12,9 +14,15 @@ from authenticate.views.authorization_request import SignInAttempt, redirect_to_
 from authorize.protected_resources import ProtectedResource
 from authorize.upstream.upstream_connections import UpstreamServer
 from databroker.records import SessionRecord
-from foundation.errors import BadRequest
+from foundation.errors import BadRequest, ProviderError
 from foundation.web import responses
 from foundation.web.message import Message
+
+BACK = ((Message("Back to your sessions"), SESSIONS_PATH),)
+CONNECT_AGAIN = Message("Connect the server again on the page My sessions.")
+UNAVAILABLE = Message("The server is not responding, or its response is invalid. Nothing was connected.")
+
+log = structlog.get_logger(__name__)
 
 
 def step_up_for(resource: ProtectedResource) -> StepUpRequest:
@@ -32,7 +40,7 @@ async def start_agent_sign_in(
     """
     server = service.connections.servers.find(resource.uri)
     if server is not None and await service.connections.get(session, server) is None:
-        return start_connection(request, service, session, server, path, for_agent=True)
+        return await start_connection(request, service, session, server, path, for_agent=True)
     return await continue_at_provider(request, service, session, resource, path)
 
 
@@ -50,7 +58,7 @@ async def continue_at_provider(
     return await redirect_to_provider(request, service, attempt)
 
 
-def start_connection(
+async def start_connection(
     request: HttpRequest,
     service: AuthenticateService,
     session: SessionRecord,
@@ -63,11 +71,21 @@ def start_connection(
 
     `for_agent`: it is the page on which the user has allowed an agent, whose sign-in continues.
     """
+    try:
+        endpoints = await service.connections.client.discovery.find(server)
+    except ProviderError as error:
+        return unavailable_page(request, error)
     verifier = secrets.token_urlsafe(48)
     attempt = {"verifier": verifier, "resource": server.resource.uri, "server": server.fingerprint}
-    attempt |= {"session": session.id, "to": return_path}
+    attempt |= {"session": session.id, "to": return_path, "issuer": endpoints.issuer}
     attempt |= {"agent": session.user_id} if for_agent else {}
     headers = view_helpers.cookie_headers(request)
     state, cookies = service.connections.attempts.start(attempt, service.host_port, headers, service.clock())
-    url = service.connections.authorization_url(server, state, create_s256_code_challenge(verifier))
+    url = service.connections.authorization_url(server, endpoints, state, create_s256_code_challenge(verifier))
     return responses.redirect(url, cookies)
+
+
+def unavailable_page(request: HttpRequest, error: ProviderError) -> HttpResponse:
+    """Return the page for a third-party server that does not respond, or not as it must."""
+    log.warning("upstream connection refused", reason=str(error), request_id=page_context(request).request_id)
+    return responses.render_error(request, 503, UNAVAILABLE, advice=CONNECT_AGAIN, links=BACK)

@@ -14,8 +14,9 @@ from authenticate.page_paths import SESSIONS_PATH
 from authenticate.provider.tokens.token_response import InvalidGrant, sanitize
 from authenticate.service import AuthenticateService, page_context
 from authenticate.upstream_oauth.connection_service import ListedServer
+from authenticate.upstream_oauth.server_discovery import ServerEndpoints
 from authenticate.views import view_helpers
-from authenticate.views.oauth.agent_sign_in import continue_at_provider, start_connection
+from authenticate.views.oauth.agent_sign_in import BACK, CONNECT_AGAIN, continue_at_provider, start_connection, unavailable_page
 from authenticate.views.oauth.authorize import deny
 from authenticate.views.oauth.oauth_responses import unique_params
 from authorize.upstream.upstream_connections import UpstreamServer, upstream_server
@@ -25,11 +26,9 @@ from foundation.errors import ProviderError
 from foundation.web import responses
 from foundation.web.message import Message
 
-BACK = ((Message("Back to your sessions"), SESSIONS_PATH),)
 STALE = Message("This connection has expired, was already completed, or was started in another browser or session. Nothing was connected.")
 DENIED = Message("You did not allow gate to use your account there. Nothing was connected.")
 NOT_CONNECTED = Message("The server did not connect your account. Nothing was connected.")
-CONNECT_AGAIN = Message("Connect the server again on the page My sessions.")
 MAX_ERROR = 64  # characters of the server's error code in the log
 
 log = structlog.get_logger(__name__)
@@ -60,8 +59,21 @@ async def change_connection(request: HttpRequest, service: AuthenticateService, 
         if server is None:
             reason = Message("This server is not configured, or you may not use it. Nothing was changed.")
             return responses.render_error(request, 404, reason, links=BACK)
-        response = start_connection(request, service, session, server, SESSIONS_PATH)
-    response.status_code = 303
+        response = await start_connection(request, service, session, server, SESSIONS_PATH)
+    if response.status_code == 302:
+        response.status_code = 303
+    return response
+
+
+@require_safe
+async def connection_client(request: HttpRequest, name: str) -> HttpResponse:
+    """Return gate's client ID metadata document for the server that `name` is about."""
+    connections = page_context(request).authenticate.connections
+    server = next((each for each in connections.servers if unquote(each.callback_name) == name), None)
+    if server is None or server.settings.client_id is not None:
+        return responses.render_error(request, 404, Message("This page does not exist."))
+    response = responses.json_response(connections.client.client_document(server))
+    response.headers["Cache-Control"] = "public, max-age=3600"
     return response
 
 
@@ -98,8 +110,7 @@ async def _answer(
     except InvalidGrant as error:
         return _refusal_page(request, ConnectionRefused(Message("The server no longer accepts this code."), str(error)))
     except ProviderError as error:
-        unavailable = Message("The server is not responding, or its response is invalid. Nothing was connected.")
-        return _refusal_page(request, ConnectionRefused(unavailable, str(error), 503))
+        return unavailable_page(request, error)
     if session is not None and attempt.get("agent") == session.user_id:
         return await continue_at_provider(request, service, session, server.resource, attempt["to"])
     return responses.redirect(attempt["to"])
@@ -124,21 +135,28 @@ async def _complete(
     server = connections.servers.find(attempt["resource"])
     if server is None or server.fingerprint != attempt["server"]:
         raise ConnectionRefused(Message("The settings of this server have changed. Nothing was connected."), "the settings have changed")
-    issuer = server.settings.issuer
-    if name != unquote(server.callback_name) or (issuer is not None and params.get("iss", str(issuer)) != str(issuer)):
+    endpoints = await connections.client.discovery.find(server)
+    if name != unquote(server.callback_name) or attempt["issuer"] != endpoints.issuer or not _is_issuer(params, endpoints):
         raise ConnectionRefused(Message("Another server sent this response. Nothing was connected."), "another server responded")
     if not await service.replay_guard.consume_state(params["state"]):
         raise ConnectionRefused(STALE, "the state was used before")
     if "error" in params or "code" not in params:
         raise _server_refusal(params)
-    tokens = await connections.client.exchange_code(server, params["code"], attempt["verifier"], connections.redirect_uri(server))
-    await connections.save(session, server, tokens)
+    tokens = await connections.client.exchange_code(server, endpoints, params["code"], attempt["verifier"])
+    await connections.save(session, server, endpoints, tokens)
     # After the connection was written, so that a concurrent deactivation either deletes it or is found here.
     if await view_helpers.get_session(request) is None or await service.is_deactivated(session):
         await connections.disconnect(session, server.resource.uri)
         raise ConnectionRefused(STALE, "the session has ended")
     await _record(request, service, session, AuditAction.CONNECT_SERVER, server.resource.uri)
     return server
+
+
+def _is_issuer(params: Mapping[str, str], endpoints: ServerEndpoints) -> bool:
+    """Return whether the response is of the issuer that was asked, as far as that is known (RFC 9207 2.4)."""
+    if "iss" not in params:
+        return not endpoints.sends_iss
+    return not endpoints.issuer or params["iss"] == endpoints.issuer
 
 
 def _server_refusal(params: Mapping[str, str]) -> ConnectionRefused:

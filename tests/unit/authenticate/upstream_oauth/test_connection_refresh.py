@@ -83,6 +83,7 @@ async def test_new_tokens_replace_the_old_ones(stage: Stage, answer: dict[str, A
         ({}, Answer(503), True),
         ({}, Answer.json({"error": "invalid_client"}, 401), True),
         ({"server_fingerprint": "old"}, Answer.json(NEW), True),
+        ({"authorization_server": "https://evil.example"}, Answer.json(NEW), False),
     ],
 )
 async def test_refresh_that_brings_no_token(stage: Stage, changes: dict[str, Any], answer: Answer, remains: bool) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from authenticate.provider.tokens.token_response import Tokens
 from authenticate.upstream_oauth.connection_service import UpstreamConnections
+from authenticate.upstream_oauth.server_discovery import ServerEndpoints
 from databroker.records import SessionRecord
 from databroker.store.memory import MemoryStore
 from tests.support.authenticate_site import ORIGIN, Clock
@@ -27,6 +28,8 @@ class Stage:
         self.options = make_options(directory, policy=routes(server), authenticate_service_url=ORIGIN)
         self.connections = UpstreamConnections(self.options, self.broker, self.clock)
         self.target = server_in(self.options)
+        issuer = server.issuer
+        self.endpoints = ServerEndpoints(issuer, self.target.uri, f"{issuer}/authorize", f"{issuer}/token")
 
 
 @pytest.fixture
@@ -44,7 +47,7 @@ async def stage(tmp_path: Path, server: FakeIdP) -> AsyncIterator[Stage]:
 
 
 async def test_connection_is_one_users_at_one_server(stage: Stage) -> None:
-    await stage.connections.save(SESSION, stage.target, TOKENS)
+    await stage.connections.save(SESSION, stage.target, stage.endpoints, TOKENS)
     assert (await stage.connections.get(SESSION, stage.target)) is not None
     others = [
         replace(SESSION, user_id="oidc/bob"),
@@ -55,11 +58,11 @@ async def test_connection_is_one_users_at_one_server(stage: Stage) -> None:
         assert await stage.connections.get(other, stage.target) is None
     assert await stage.connections.get(SESSION, server_in(stage.options, OTHER_RESOURCE)) is None
     assert await stage.connections.get(SESSION, replace(stage.target, fingerprint="changed")) is None
-    assert stage.connections.redirect_uri(stage.target) == CALLBACK
+    assert stage.connections.client.redirect_uri(stage.target) == CALLBACK
 
 
 async def test_only_the_owner_disconnects(stage: Stage) -> None:
-    await stage.connections.save(SESSION, stage.target, TOKENS)
+    await stage.connections.save(SESSION, stage.target, stage.endpoints, TOKENS)
     assert not await stage.connections.disconnect(replace(SESSION, user_id="oidc/bob"), RESOURCE)
     assert await stored_connection(stage.broker) is not None
     assert await stage.connections.disconnect(SESSION, RESOURCE)
@@ -69,7 +72,7 @@ async def test_only_the_owner_disconnects(stage: Stage) -> None:
 async def test_tokens_of_other_settings_are_not_sent_to_the_new_server(stage: Stage, server: FakeIdP) -> None:
     await put_connection(stage.broker, a_connection(stage.target, stage.clock, server_fingerprint="old"))
     assert await stage.connections.disconnect(SESSION, RESOURCE)
-    await stage.connections.save(SESSION, stage.target, TOKENS)
+    await stage.connections.save(SESSION, stage.target, stage.endpoints, TOKENS)
     assert await stage.connections.disconnect(SESSION, RESOURCE)
 
     async def revoked() -> list[str]:
@@ -79,7 +82,7 @@ async def test_tokens_of_other_settings_are_not_sent_to_the_new_server(stage: St
 
 
 async def test_listed_servers(stage: Stage) -> None:
-    await stage.connections.save(SESSION, stage.target, TOKENS)
+    await stage.connections.save(SESSION, stage.target, stage.endpoints, TOKENS)
     await put_connection(stage.broker, a_connection(stage.target, stage.clock, resource="https://gone.example.com/mcp"))
     listed = await stage.connections.list_servers(SESSION, [OTHER_RESOURCE, RESOURCE])
     assert [(each.name, each.connected_at is not None, each.has_connection, each.is_current) for each in listed] == [

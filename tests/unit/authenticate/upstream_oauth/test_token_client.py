@@ -46,7 +46,8 @@ async def test_client_authentication(
 ) -> None:
     client, target = await client_for(tmp_path, server, **changes)
     server.bend.answers["/token"] = Answer.json(TOKENS)
-    tokens = await client.exchange_code(target, "the code", "the verifier", "https://auth.example.com/x")
+    endpoints = await client.discovery.find(target)
+    tokens = await client.exchange_code(target, endpoints, "the code", "the verifier")
     assert (tokens.access_token, tokens.refresh_token) == ("a", "r")
     (request,) = server.requests
     assert request.headers.get("authorization") == authorization
@@ -54,7 +55,7 @@ async def test_client_authentication(
         "grant_type": "authorization_code",
         "code": "the code",
         "code_verifier": "the verifier",
-        "redirect_uri": "https://auth.example.com/x",
+        "redirect_uri": client.redirect_uri(target),
         "resource": "https://mcp.example.org/mcp",
         "client_id": CLIENT_ID,
         **form,
@@ -75,7 +76,7 @@ async def test_refresh_that_fails(tmp_path: Path, server: FakeIdP, answer: Answe
     client, target = await client_for(tmp_path, server)
     server.bend.answers["/token"] = answer
     with pytest.raises(error) as raised:
-        await client.refresh(target, "the refresh token")
+        await client.refresh(target, await client.discovery.find(target), "the refresh token")
     assert "the refresh token" not in str(raised.value)
     assert CLIENT_SECRET not in str(raised.value)
     assert server.requests[0].form["grant_type"] == "refresh_token"

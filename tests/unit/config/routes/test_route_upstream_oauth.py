@@ -32,7 +32,7 @@ def test_defaults_and_secret_file(load: Load) -> None:
 @pytest.mark.parametrize(
     ("oauth", "key", "message"),
     [
-        ({"client_id": None}, "client_id", "must be text"),
+        ({"client_id": 7}, "client_id", "must be text"),
         ({"client_id": "gäte"}, "client_id", "must be the client_id"),
         ({"client_id": "x" * 513}, "client_id", "at most 512"),
         ({"client_secret": "a\u00e4"}, "client_secret", "the client secret"),
@@ -52,11 +52,23 @@ def test_invalid_settings_are_reported_at_their_key(problems: Problems, oauth: d
     assert message in problems(policy=[route(oauth)])[f"policy[0].mcp.upstream_oauth.{key}"]
 
 
-@pytest.mark.parametrize("key", ["client_id", "authorization_url", "token_url"])
-def test_required_keys(problems: Problems, key: str) -> None:
-    oauth = {name: value for name, value in OAUTH.items() if name != key}
-    found = problems(policy=[{**ROUTE, "mcp": {"upstream_oauth": oauth}}])
-    assert "is required" in found[f"policy[0].mcp.upstream_oauth.{key}"]
+def test_everything_is_discovered_by_default(load: Load) -> None:
+    settings = upstream_oauth_settings(load(policy=[{**ROUTE, "mcp": {"path": "/mcp", "upstream_oauth": {}}}]).policy[0])
+    assert settings is not None
+    assert (settings.client_id, settings.authorization_url, settings.token_url) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("oauth", "key", "message"),
+    [
+        ({"authorization_url": "https://l.example.org/a"}, "authorization_url", "needs token_url"),
+        ({"token_url": "https://l.example.org/t"}, "token_url", "needs authorization_url"),
+        ({"revocation_url": "https://l.example.org/r"}, "revocation_url", "has no effect"),
+        ({"client_secret": "x"}, "client_secret", "requires client_id"),
+    ],
+)
+def test_incomplete_client(problems: Problems, oauth: dict[str, Any], key: str, message: str) -> None:
+    assert message in problems(policy=[{**ROUTE, "mcp": {"upstream_oauth": oauth}}])[f"policy[0].mcp.upstream_oauth.{key}"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Connections of users to third-party MCP servers: the sessions page, the redirect to the server, and its answer."""
 
+import json
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -9,6 +11,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from structlog.testing import capture_logs
 
+from authenticate.provider import address_scope
 from authorize.upstream.upstream_connections import UpstreamServers
 from databroker.audit_log import AuditAction
 from databroker.models import AuditEntry
@@ -21,7 +24,9 @@ from tests.support.connections import (
     RESOURCE,
     SESSIONS_PAGE,
     authorization_response,
+    discovered,
     press,
+    publish,
     routes,
     stored_connection,
 )
@@ -185,3 +190,78 @@ async def test_button_needs_the_token_of_the_page_and_a_server_that_the_user_may
     assert (await press(browser, "connect", "https://app.example.com")).status == 404
     assert (await press(browser, "disconnect", "https://app.example.com")).status == 303
     assert (await connection_site.browser().post(f"{ORIGIN}/.gate/connections", {"connect": RESOURCE})).status == 401
+
+
+@pytest.fixture
+async def discovered_site(tmp_path: Path, idp: FakeIdP, server: FakeIdP, django_pages: Any) -> AsyncIterator[Site]:
+    """The authenticate host with a route whose server names its endpoints."""
+    (route, *_, app) = routes(server)
+    route["mcp"]["upstream_oauth"] = discovered(server)
+    site = Site(tmp_path, idp, django_pages, policy=[route, app])
+    await site.service.start()
+    yield site
+    await site.service.stop()
+
+
+async def test_discovered_server_gets_the_metadata_document_of_gate(discovered_site: Site, server: FakeIdP) -> None:
+    publish(server)
+    server.bend.answers["/token"] = Answer.json({"access_token": "a", "token_type": "Bearer"})
+    browser = discovered_site.browser()
+    await browser.sign_in()
+    started = (await press(browser, "connect")).headers["location"]
+    params = {name: values[0] for name, values in parse_qs(urlsplit(started).query).items()}
+    assert params["client_id"] == CALLBACK.replace("/callback/", "/client/")
+    assert params["resource"] == f"{server.issuer}/mcp"
+    published = await browser.get(params["client_id"])
+    assert published.headers["content-type"].startswith("application/json")
+    document = json.loads(published.text)
+    assert (document["client_id"], document["redirect_uris"]) == (params["client_id"], [CALLBACK])
+    assert document["token_endpoint_auth_method"] == "none"
+    # RFC 9207: the server announces `iss`, so a response without it is not its own.
+    refused = await browser.get(re.sub(r"&iss=[^&]+", "", server.pick(started, "alice")))
+    assert refused.status == 400
+    done = await browser.get(await authorization_response(browser, server))
+    assert done.location == "/.gate/sessions"
+    connection = await stored_connection(discovered_site.broker)
+    assert connection is not None
+    assert connection.authorization_server == server.issuer
+    assert server.requests[-1].form["client_id"] == params["client_id"]
+
+
+async def test_server_that_names_no_usable_endpoints_connects_nothing(
+    discovered_site: Site, server: FakeIdP, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(address_scope, "_is_local_address", lambda address: address.is_loopback)
+    publish(server, {"authorization_servers": ["https://10.1.2.3"]})
+    browser = discovered_site.browser()
+    await browser.sign_in()
+    with capture_logs() as logs:
+        page = await press(browser, "connect")
+    assert page.status == 503
+    assert [entry["event"] for entry in logs if entry["event"].startswith("upstream")] == ["upstream connection refused"]
+
+
+async def test_changed_authorization_server_gets_no_code(discovered_site: Site, server: FakeIdP) -> None:
+    publish(server)
+    browser = discovered_site.browser()
+    await browser.sign_in()
+    url = await authorization_response(browser, server)
+    discovered_site.service.connections.client.discovery._caches.clear()
+    publish(server, {"authorization_servers": [f"{server.issuer}/other"]})
+    server.bend.answers["/.well-known/oauth-authorization-server/other"] = Answer.json(
+        {
+            "issuer": f"{server.issuer}/other",
+            "authorization_endpoint": f"{server.issuer}/a",
+            "token_endpoint": f"{server.issuer}/other-token",
+            "code_challenge_methods_supported": ["S256"],
+            "client_id_metadata_document_supported": True,
+        }
+    )
+    assert (await browser.get(url)).status == 400
+    assert server.count("/token") + server.count("/other-token") == 0
+
+
+async def test_document_exists_only_where_it_is_the_client_id(connection_site: Site) -> None:
+    browser = connection_site.browser()
+    for name in ("third.example.com/mcp", "unknown.example.com/mcp"):
+        assert (await browser.get(f"{ORIGIN}/.gate/connections/client/{name}")).status == 404
