@@ -16,6 +16,9 @@ from authorize.policy.reasons import Reason
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.rpc.remote_authorizer import RemoteAuthorizer
 from authorize.service import AuthorizeService
+from authorize.upstream.identity_headers import Headers
+from authorize.upstream.upstream_connections import upstream_server
+from authorize.upstream.upstream_oauth_tokens import token_hash
 from databroker.agent_records import AccessToken, AgentAuthorization
 from databroker.grants.grant_records import AccessGrant, UserGrants
 from databroker.records import ACCESS_GRANT, SERVICE_ACCOUNT, SESSION, ServiceAccountRecord, SessionRecord
@@ -25,11 +28,12 @@ from foundation.crypto.agent_token import new_token as new_agent_token
 from foundation.crypto.service_account_token import hash_token, new_token
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.signing_key import SigningKey
-from foundation.errors import BadRequest, BrokerError, NoIdentity, UpstreamCredentialsUnavailable
+from foundation.errors import BadRequest, BrokerError, ConnectionRequired, NoIdentity, UpstreamCredentialsUnavailable
 from foundation.rpc.rpc_channel import RpcChannel
 from foundation.rpc.rpc_server import RpcServer
 from foundation.rpc.shared_secret import SharedSecret
 from foundation.values import HostPort
+from tests.support.connections import a_connection, put_connection, stored_connection
 from tests.support.cookies import signed_in
 from tests.support.options import make_options
 from tests.support.rpc import loopback_url
@@ -65,6 +69,14 @@ POLICY = [
         "pass_provider_tokens": True,
         "set_request_headers": {"X-Token": "${access_token}"},
     },
+    {
+        **APP,
+        "prefix": "/third",
+        "to": "https://up",
+        "portal": "hide",
+        "allow_any_authenticated_user": True,
+        "mcp": {"upstream_oauth": {}},
+    },
     {**APP, "prefix": "/given", "portal": "hide", "policy": {"allow": {"granted": True}}},
     {**APP, "prefix": "/both", "portal": "hide", "policy": {"allow": {"granted": True}}, "allowed_domains": ["corp.com"]},
     {**APP, "prefix": "/gone", "redirect": {"host_redirect": "other.example.com"}, "to": None},
@@ -91,6 +103,7 @@ class World:
     broker: BreakableBroker
     replica: Replica
     cookies: SessionCookies
+    service: AuthorizeService  # which decides
 
     def cookie(self, host_port: str = "app.example.com") -> list[bytes]:
         return [b"a=b", signed_in(self.cookies, "s1", host_port, issued=1000.0, expires=2000.0).encode()]
@@ -106,14 +119,14 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         await settled()
         cookies = SessionCookies(options)
         if request.param == "local":
-            yield World(service, broker, replica, cookies)
+            yield World(service, broker, replica, cookies, service)
             return
         server = RpcServer(options, SharedSecret(options.shared_secret))
         server.add(SERVICE, ExtAuthz(ExtAuthzDependencies(lambda: service, CheckResponder, replica, recorder(), timeout=0.05)).methods())
         server.bind(HostPort("127.0.0.1", 0))
         await server.start()
         channel = RpcChannel(loopback_url(server.port), options, SharedSecret(options.shared_secret))
-        yield World(RemoteAuthorizer(options, channel, replica, lambda: NOW), broker, replica, cookies)
+        yield World(RemoteAuthorizer(options, channel, replica, lambda: NOW), broker, replica, cookies, service)
         await channel.close()
         await server.stop()
 
@@ -271,6 +284,25 @@ async def test_credentials_only_on_their_route(world):
     plain = await world.authorizer.check(request("/"), world.cookie())
     assert not world.authorizer.injects_credentials(plain.decision.compiled_route)
     assert await world.authorizer.credentials_for(plain, request("/"), world.cookie()) == ()
+
+
+async def test_account_at_a_third_party_server_is_used_or_required(world: World) -> None:
+    world.service.credentials._oauth_tokens._broker = world.broker
+    requested = request("/third")
+    authorization = await world.authorizer.check(requested, world.cookie())
+    server = upstream_server(authorization.decision.compiled_route.route)
+
+    async def credentials(rejected: str = "") -> Headers:
+        return await world.authorizer.credentials_for(authorization, requested, world.cookie(), rejected)
+
+    with pytest.raises(ConnectionRequired):
+        await credentials()
+    await put_connection(world.broker, a_connection(server, lambda: NOW, user_id="oidc/1", issuer=ISSUER))
+    assert await credentials() == ((b"authorization", b"Bearer access-1"),)
+    assert await credentials(token_hash(b"Bearer another")) == ((b"authorization", b"Bearer access-1"),)
+    with pytest.raises(ConnectionRequired):
+        await credentials(token_hash(b"Bearer access-1"))
+    assert await stored_connection(world.broker, "oidc/1", server.resource.uri) is None
 
 
 async def test_missing_required_claim_has_the_same_error(world):

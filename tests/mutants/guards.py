@@ -21,9 +21,10 @@ GUARDS = {
     "authenticate.scim": "scim_authenticator directory_writer attribute_paths audit_text scim_directory scim_filter index patch resources",
     "authenticate.session": "linked_account_index other_session_refresh provider_initiated_logout refresh_grant refresh_requests "
     "refresh_worker session_index session_refresh session_service",
+    "authenticate.upstream_oauth": "connection_refresh connection_service server_discovery token_client",
     "authenticate.views": "view_helpers api_endpoint authorization_request callback actors portal_pages programmatic_consent provider_logout_endpoints profile_refresh scim_endpoint sessions_page sign_in "
     "sign_out",
-    "authenticate.views.oauth": "agent_callback authorize device_page oauth_responses token_endpoint",
+    "authenticate.views.oauth": "agent_callback agent_sign_in authorize device_page oauth_responses token_endpoint upstream_connection",
     "authorize": "accessible_routes admin approval_policy authorizer config_checks ext_authz_types protected_resources service user_entry_checks",
     "authorize.decision_log": "decision_log decision_snapshot persistence",
     "authorize.explain": "recorded_user replay",
@@ -33,7 +34,8 @@ GUARDS = {
     "authorize.policy.paths": "canonical interpretations",
     "authorize.rpc": "check_attributes ext_authz remote_authorizer",
     "authorize.timeline": "timeline_filters timeline_pages",
-    "authorize.upstream": "cloud_serverless identity_header_templates identity_headers provider_token_headers upstream_credentials",
+    "authorize.upstream": "cloud_serverless identity_header_templates identity_headers provider_token_headers upstream_connections "
+    "upstream_credentials upstream_oauth_tokens",
     "config": "config_watcher file_forms issuers lint loader options provider_config validation",
     "config.fields": "basic_types cloud_service_account color header_fields image setting_files",
     "config.importing": "conversion foreign_templates merged_upstreams oauth2_proxy_alpha path_bounds pomerium rejected_values",
@@ -42,7 +44,7 @@ GUARDS = {
     "config.inspect": "policy_text redaction",
     "config.parsing": "document key_positions parser yaml_reader",
     "config.routes": "rewrites route route_access_requests route_bearer_tokens route_cache route_identity_headers route_provider_tokens "
-    "route_values",
+    "route_upstream_oauth route_values",
     "config.routes.policy": "criteria policy_language policy_route_keys",
     "config.routes.upstreams": "upstream_credentials upstream_urls",
     "config.settings": "authenticate_settings autocert_settings brand_settings directory_account directory_settings group_sources "
