@@ -10,6 +10,7 @@ from authenticate.scim.scim_directory import ScimDirectory
 from databroker.records import DIRECTORY_USER, DirectoryUser, SessionRecord
 from databroker.session_reader import directory_user_for_session
 from databroker.store.memory import MemoryStore
+from tests.support.connections import a_connection, put_connection, server_in, stored_connection
 from tests.support.options import make_options
 
 FIRST, SECOND = "https://first.example", "https://second.example"
@@ -158,3 +159,14 @@ async def test_a_tenant_of_the_shared_endpoint_is_of_it(tmp_path: Path) -> None:
     for host, counts in (("https://login.microsoftonline.com", True), ("https://login.microsoftonline.us", False)):
         of_tenant = SessionRecord("s", "azure/1", "1", "azure", 0, 4e9, issuer=f"{host}/{guid}/v2.0")
         assert isinstance(directory_user_for_session(of_tenant, record), DirectoryUser) is counts
+
+
+@pytest.mark.parametrize("end", ["deactivate", "delete"])
+async def test_accounts_at_third_party_servers_end_with_the_user(world: World, tmp_path: Path, end: str) -> None:
+    route = {"from": "https://third.example.com", "to": "https://mcp.example.org", "allow_any_authenticated_user": True}
+    server = server_in(make_options(tmp_path, policy=[{**route, "mcp": {"path": "/mcp", "upstream_oauth": {}}}]))
+    for user_id in ("oidc/ann", "oidc/bob"):
+        await put_connection(world.broker, a_connection(server, lambda: 1000.0, user_id=user_id))
+    await (world.first.users.patch(world.user, OUT) if end == "deactivate" else world.first.users.delete(world.user))
+    assert await stored_connection(world.broker, "oidc/ann") is None
+    assert await stored_connection(world.broker, "oidc/bob") is not None
