@@ -1,5 +1,6 @@
 """MCP servers behind gate, with the server and the client of the official SDK: limited by policy, on each data plane."""
 
+import asyncio
 import gc
 import json
 import re
@@ -111,12 +112,15 @@ async def test_lists_have_what_the_client_may_use(gate: RunningGate, token: str,
 @pytest.mark.parametrize("mode", [CURRENT, SESSIONS])
 async def test_events_arrive_before_the_response_ends(gate: RunningGate, token: str, mode: str) -> None:
     """The call ends only after the client has seen its progress and made another call."""
+    was_released = asyncio.Event()
     async with connected(gate, token, host=OPEN, mode=mode) as client:
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             await client.call_tool("release", {})
+            was_released.set()
 
         result = await client.call_tool("wait_for_release", {}, progress_callback=on_progress)
+        await was_released.wait()  # the SDK's client fails if it closes before this response, which is often the second
     assert result.content[0].text == "released"
 
 

@@ -12,6 +12,7 @@ PLACE = re.compile(
 )
 PAGE = re.compile(r"\bdocs/[\w/.-]+\.(?:md|json)\b")
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)")
+NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 SECTIONS = ["Context", "Decision", "Consequences", "Code", "Tests"]
 MAX_DECISION_PAGES = 28  # with the index: a new topic joins a page, or two pages merge
 
@@ -32,6 +33,20 @@ def _missing(document: Path) -> list[str]:
                 if not re.search(rf"\b(?:def|class) {name}\b|^\s*(?:self\.)?{name}\b.*=", path.read_text(), re.MULTILINE):
                     missing.append(f"{place} {symbol}")
     return missing
+
+
+def test_every_test_named_in_the_docs_exists() -> None:
+    named = {each for document in DOCUMENTS for each in NAMED_TEST.findall(document.read_text())}
+    assert named
+    exists = {(file, name): re.search(rf"^(?:async )?def {name}\(", (ROOT / file).read_text(), re.MULTILINE) for file, name in named}
+    assert sorted(each for each, found in exists.items() if not found) == []
+
+
+def test_each_requirement_of_the_standards_has_its_tests() -> None:
+    page, _, _ = (ROOT / "docs" / "reference" / "mcp-standards.md").read_text().partition("## Not supported")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ") and not line.startswith("| Standard")]
+    assert rows
+    assert [row for row in rows if len(row) != 3 or len(NAMED_TEST.findall(row[2])) != row[2].count("`") // 2 or "::" not in row[2]] == []
 
 
 def test_every_page_that_is_pointed_to_is_there() -> None:

@@ -1,4 +1,4 @@
-"""Tests enforce all promises of docs/security: every test and every class of attacks that its pages name exists."""
+"""Tests enforce all promises of docs/security: every class of attacks that its pages name exists; tests, see test_architecture.py."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,6 @@ SECURITY = ROOT / "docs" / "security"
 PAGES = {name: (SECURITY / f"{name}.md").read_text() for name in ("promises", "advisories")}
 BOTH = "\n".join(PAGES.values())
 CLASSES = set(re.findall(r"^\| (B\d+) \|", (SECURITY / "attack-suite.md").read_text(), re.MULTILINE))
-NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", BOTH)))
 
 
 def rows(page: str) -> list[list[str]]:
@@ -20,12 +19,6 @@ def rows(page: str) -> list[list[str]]:
 
 
 PROMISES, ADVISORIES = rows("promises"), rows("advisories")
-
-
-def test_the_tests_that_are_named_are_there() -> None:
-    assert NAMED
-    is_there = {(file, name): re.search(rf"^(?:async )?def {name}\(", (ROOT / file).read_text(), re.MULTILINE) for file, name in NAMED}
-    assert [each for each, found in is_there.items() if not found] == []
 
 
 def test_nothing_is_named_as_a_test_in_another_form() -> None:

@@ -16,8 +16,6 @@ from django.db.migrations.loader import MigrationLoader
 from django.utils import translation
 from django.utils.functional import empty
 
-from foundation.web.languages import LANGUAGES
-
 SETTINGS = "gateproject.settings"
 # The import of this application creates an event loop.
 _AT_WORK_ALREADY = "daphne"
@@ -40,6 +38,9 @@ def define() -> None:
     MigrationLoader(None)  # imports them
     for name in PAGES:
         importlib.import_module(name)
+    # Imported here, because the mutation run imports this module before it instruments that one.
+    from foundation.web.languages import LANGUAGES
+
     for language in LANGUAGES:
         with translation.override(language):  # reads the catalogues of all applications
             translation.gettext("")

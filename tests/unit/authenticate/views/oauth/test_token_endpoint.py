@@ -7,6 +7,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
+from authenticate.oauth.server_metadata import REGISTER_PATH
 from databroker.audit_log import AuditAction
 from databroker.models import AuditEntry
 from tests.support.agents import CLIENT, REVOKE, SECRET, SECRET_CLIENT, START_DEVICE, TOKEN, allow, answer_of, authorized, post, token_form
@@ -46,7 +47,7 @@ async def test_metadata(agent_site: Site) -> None:
     }
 
 
-@pytest.mark.parametrize("path", [METADATA, TOKEN, REVOKE, START_DEVICE])
+@pytest.mark.parametrize("path", [METADATA, TOKEN, REVOKE, REGISTER_PATH, START_DEVICE])
 async def test_preflight(agent_site: Site, path: str) -> None:
     response, _ = await send(agent_site, "OPTIONS", path, b"", (b"origin", b"http://localhost:6274"))
     assert response.status == 204
