@@ -30,6 +30,7 @@ CLIENT_ENTRIES = [
     {"id": OTHER_CLIENT, "name": "Build agent", "redirect_uris": [CALLBACK]},
     {"id": DEVICE_CLIENT, "name": "Build box", "device_authorization": True},
 ]
+SCOPES = {"tools:read": "Use tools that read", "tools:write": "Use tools that write"}
 VERIFIER = "v" * 64
 CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).rstrip(b"=").decode()
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
@@ -407,9 +408,10 @@ def _started(directory: Path) -> Iterator[AgentStage]:
     with application() as upstream, bendable_provider() as provider:
         to = f"http://127.0.0.1:{upstream.port}"
         builder = GateBuilder(provider.idp.issuer).route(ANYONE, to=to, allow_any_authenticated_user=True)
-        for host in (TOOLS, OTHER_TOOLS):
-            builder.route(host, to=to, mcp={"path": "/mcp"}, allow_any_authenticated_user=True)
+        for host, scopes in ((TOOLS, {"scopes": SCOPES}), (OTHER_TOOLS, {})):
+            builder.route(host, to=to, mcp={"path": "/mcp", **scopes}, allow_any_authenticated_user=True)
         builder.setting(idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, oauth_clients=CLIENT_ENTRIES)
+        builder.setting(oauth_dynamic_registration=True)
         builder.setting(grpc_address=f"127.0.0.1:{free_port()}")
         with builder.start(directory) as gate:
             connections = Connections(gate.port, gate.certificates.client_context())

@@ -35,6 +35,7 @@ IGNORED: dict[str, dict[str, str]] = {
         "_decoded never '%25' not in _": CACHE,
         "_decoded always '%2525' in _": CACHE,
     },
+    "foundation.crypto.agent_token": {"RefreshTokens.is_genuine never not _": "what has no session has no valid MAC, either"},
     "foundation.crypto.session_cookie": {
         "SessionCookies.valid_sessions never _ is not None and _ < _": CACHE,
         "SessionCookies.valid_sessions never _": CACHE,

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from foundation.crypto.agent_token import AgentTokenKind, RefreshTokens, hash_token, matches_hash, new_token, parse_session_id
+from foundation.crypto.agent_token import (
+    ACCESS_TOKEN_PREFIXES,
+    AgentTokenKind,
+    RefreshTokens,
+    hash_token,
+    matches_hash,
+    new_token,
+    parse_session_id,
+)
 from tests.support.options import make_options
 
 SESSION = "s" * 43
@@ -26,6 +34,11 @@ def test_tokens_are_random_and_parsed_as_their_kind_only(kind: AgentTokenKind) -
     assert matches_hash(made.token, made.hash)
     assert not matches_hash(other.token, made.hash)
     assert made.token not in repr(made)
+
+
+def test_access_tokens_are_known_by_their_prefix() -> None:
+    found = {kind for kind in KINDS if new_token(kind, SESSION).token.startswith(ACCESS_TOKEN_PREFIXES)}
+    assert found == {AgentTokenKind.ACCESS, AgentTokenKind.SERVICE_ACCOUNT}
 
 
 @pytest.mark.parametrize(
