@@ -71,7 +71,8 @@ class OAuthClient(ClientMixin):
     def get_allowed_scope(self, scope: Any) -> str | None:
         """Return the scopes to grant, all of the resource if none is requested; None if one is not the resource's."""
         known = tuple(self.resource.scopes) if self.resource is not None else ()
-        requested = [each for each in dict.fromkeys((scope or "").split()) if each not in IGNORED_SCOPES]
+        named = filter(None, (scope or "").split(" "))  # RFC 6749 3.3: no other white space
+        requested = [each for each in dict.fromkeys(named) if each not in IGNORED_SCOPES]
         if any(each not in known for each in requested):
             return None
         return " ".join(requested or known)

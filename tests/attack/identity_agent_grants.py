@@ -106,7 +106,7 @@ _ERRORS: dict[str, dict[str, str]] = {
     "an issuer in the request": {"iss": "https://evil.example", "scope": "admin"},
     "an issuer in the state": {"state": "x&iss=https://evil.example", "scope": "admin"},
 }
-_OTHER_SCOPES = ("admin", f"{READ} admin", f"{READ},{WRITE}", READ.upper(), "openid", "*", f"{READ}x", f"{READ}\u00a0{WRITE}")
+_OTHER_SCOPES = ("admin", f"{READ} admin", f"{READ},{WRITE}", READ.upper(), "openid", "*", f"{READ}x", f"{READ}\u00a0{WRITE}", f"{READ}\t{WRITE}")
 _HOSTS = (
     *("127.0.0.1", "localhost", "LOCALHOST", "localhost.", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0.0.0.0", "[::1]", "[::]"),
     *("[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]", "user@127.0.0.1", "public.example@127.0.0.1", "127.0.0.1%23.example"),

@@ -24,7 +24,7 @@ GUARDS = {
     "authenticate.upstream_oauth": "connection_refresh connection_service server_discovery token_client",
     "authenticate.views": "view_helpers api_endpoint authorization_request callback actors portal_pages programmatic_consent provider_logout_endpoints profile_refresh scim_endpoint sessions_page sign_in "
     "sign_out",
-    "authenticate.views.oauth": "agent_callback agent_sign_in authorize device_page oauth_responses token_endpoint upstream_connection",
+    "authenticate.views.oauth": "agent_callback agent_sign_in authorize device_page oauth_responses registration_endpoint token_endpoint upstream_connection",
     "authorize": "accessible_routes admin approval_policy authorizer config_checks ext_authz_types protected_resources service user_entry_checks",
     "authorize.decision_log": "decision_log decision_snapshot persistence",
     "authorize.explain": "recorded_user replay",
@@ -56,8 +56,9 @@ GUARDS = {
     "databroker.rpc": "broker_server remote_broker",
     "databroker.store": "database database_threads memory redis_store sealed",
     "databroker.projection": "projection_verifier rows",
-    "foundation": "bounded_cache auth_challenges claim_values client_network client_tls connection_errors email_address errors readiness single_flight values",
-    "foundation.crypto": "cookies csrf_token programmatic sealing service_account_token session_cookie sign_in_attempts signed_urls "
+    "foundation": "bounded_cache auth_challenges claim_values client_network client_tls connection_errors email_address errors "
+    "oauth_client_ids oauth_redirect_uris readiness single_flight values",
+    "foundation.crypto": "agent_token cookies csrf_token device_codes programmatic sealing service_account_token session_cookie sign_in_attempts signed_urls "
     "signing_key",
     "foundation.rpc": "rpc_channel rpc_server shared_secret",
     "foundation.telemetry": "exposition http_metrics logs monitoring_app output grpc_metrics",
@@ -84,6 +85,7 @@ GUARDS = {
     "proxy.listener.http1": "exchange http1_channel request_body request_head response_head",
     "proxy.listener.proxy_protocol": "header_reader proxy_header",
     "proxy.listener.tls": "acme_challenge client_hello self_signed server_certificates",
+    "proxy.mcp": "buffered_body endpoint_reader event_stream list_filter mcp_cors mcp_origin message_parser",
     "proxy.observe": "request_metrics request_recorder",
     "proxy.planes": "embedded ext_authz forward_auth open_streams original_request pipeline stream_tracking",
     "proxy.responses": "builtin_pages denials renderer route_redirects",

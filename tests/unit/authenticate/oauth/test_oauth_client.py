@@ -25,6 +25,10 @@ CONFIDENTIAL = OAuthClient("build-agent", "Build agent", (REDIRECT_URI,), Regist
         ("admin", None),
         ("tickets:read admin", None),
         ("Tickets:read", None),
+        (" tickets:read  tickets:write", "tickets:read tickets:write"),
+        ("tickets:read\ttickets:write", None),
+        ("tickets:read\u00a0tickets:write", None),
+        ("\x1f", None),
     ],
 )
 def test_scopes_are_those_of_the_resource(tmp_path: Path, requested: str | None, granted: str | None) -> None:
