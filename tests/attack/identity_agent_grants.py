@@ -106,7 +106,17 @@ _ERRORS: dict[str, dict[str, str]] = {
     "an issuer in the request": {"iss": "https://evil.example", "scope": "admin"},
     "an issuer in the state": {"state": "x&iss=https://evil.example", "scope": "admin"},
 }
-_OTHER_SCOPES = ("admin", f"{READ} admin", f"{READ},{WRITE}", READ.upper(), "openid", "*", f"{READ}x", f"{READ}\u00a0{WRITE}", f"{READ}\t{WRITE}")
+_OTHER_SCOPES = (
+    "admin",
+    f"{READ} admin",
+    f"{READ},{WRITE}",
+    READ.upper(),
+    "openid",
+    "*",
+    f"{READ}x",
+    f"{READ}\u00a0{WRITE}",
+    f"{READ}\t{WRITE}",
+)
 _HOSTS = (
     *("127.0.0.1", "localhost", "LOCALHOST", "localhost.", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0.0.0.0", "[::1]", "[::]"),
     *("[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]", "user@127.0.0.1", "public.example@127.0.0.1", "127.0.0.1%23.example"),
@@ -322,16 +332,16 @@ def _code_form(stage: AgentStage) -> dict[str, str]:
 def _concurrent_codes() -> Outcome:
     stage = agent_stage()
     answers = _together(stage, [("token", _code_form(stage))] * CONCURRENT)
-    return _at_most_one(stage, answers)
+    return _expect_single_issue(stage, answers)
 
 
 def _concurrent_refreshes() -> Outcome:
     stage = agent_stage()
     answers = _together(stage, [("token", _refresh_form(_tokens(stage)["refresh_token"]))] * CONCURRENT)
-    return _at_most_one(stage, answers)
+    return _expect_single_issue(stage, answers)
 
 
-def _at_most_one(stage: AgentStage, answers: list[tuple[int, dict[str, Any]]]) -> Outcome:
+def _expect_single_issue(stage: AgentStage, answers: list[tuple[int, dict[str, Any]]]) -> Outcome:
     issued = [body for status, body in answers if status == 200]
     expect(len(issued) <= 1, f"{len(issued)} of {len(answers)} got tokens")
     expect(all(status == 400 for status, body in answers if body not in issued), f"answered with {[status for status, _ in answers]}")

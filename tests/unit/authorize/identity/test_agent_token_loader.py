@@ -34,9 +34,9 @@ SESSION_ID = "s" * 43
 class World:
     """Authorize service with one agent session; `clock` is the time in Unix seconds."""
 
-    def __init__(self, directory: Path):
+    def __init__(self, directory: Path, **settings: Any):
         self.clock = NOW
-        self.options = make_options(directory, **SETTINGS)
+        self.options = make_options(directory, **{**SETTINGS, **settings})
         self.store = MemoryStore(lambda: self.clock)
         self.replica = Replica(self.store, clock=lambda: self.clock)
         key = SigningKey.from_options(self.options)
@@ -60,9 +60,14 @@ class World:
         return await self.service.check(request, cookies)
 
 
+KEYS: dict[str, Any] = {"to": "http://127.0.0.1:1", "allow_any_authenticated_user": True, "mcp": {}}
+TWO_ROUTES = [{"from": "https://mcp.example.com", "prefix": prefix, **KEYS} for prefix in ("/a", "/b")]
+WILDCARD = [{"from": "https://*.wild.example.com", **KEYS}]
+
+
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    world = World(tmp_path)
+async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    world = World(tmp_path, **getattr(request, "param", {}))
     following = spawn(world.replica.run(), name="replica")
     await eventually(lambda: world.replica.is_following, "the replica follows")
     yield world
@@ -106,6 +111,23 @@ async def test_token_is_refused_elsewhere(world: World, url: str, reason: str) -
     assert result.identity is None
     assert reason in result.token_error
     assert "invalid_token" in result.challenge
+
+
+@pytest.mark.parametrize(
+    ("world", "resource", "other"),
+    [
+        ({"policy": TWO_ROUTES}, "https://mcp.example.com/a", "https://mcp.example.com/b"),
+        ({"policy": WILDCARD}, "https://a.wild.example.com", "https://b.wild.example.com"),
+    ],
+    indirect=["world"],
+)
+async def test_cached_token_is_refused_at_another_route_or_host(world: World, resource: str, other: str) -> None:
+    token = access_token()
+    await world.put_agent(token, resource=resource)
+    for _ in range(2):
+        assert (await world.check(token.token, f"{resource}/")).decision.is_allowed
+    assert "another resource" in (await world.check(token.token, f"{other}/")).token_error
+    assert (await world.check(token.token, f"{resource}/")).decision.is_allowed
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,10 @@ async def test_refused_call_has_a_json_rpc_error_and_reaches_no_upstream(tmp_pat
         (call(), {"content_type": "application/json; charset=utf-16"}, 400, INVALID_REQUEST),
         (call(), {"content_type": "application/json; charset=utf-8; charset=utf-16"}, 400, INVALID_REQUEST),
         (call(), {"content_type": "application/json; boundary=x"}, 400, INVALID_REQUEST),
+        (call(), {"content_type": "application/json; version=utf-8"}, 400, INVALID_REQUEST),
         (call(), {"content_encoding": "gzip"}, 400, PARSE_ERROR),
         (call(), {"content_encoding": "identity"}, 400, PARSE_ERROR),
+        (call(), {"content_encoding": "gzip", "content_language": "en"}, 400, PARSE_ERROR),
         (call(x="y" * 262_144), {}, 413, INVALID_REQUEST),
         (call(), {"mcp_method": "tools/list"}, 400, HEADER_MISMATCH),
         (call(), {"mcp_name": "delete_repo"}, 400, HEADER_MISMATCH),
@@ -107,7 +109,14 @@ async def test_second_header_of_another_spelling_is_a_mismatch(name: str, tmp_pa
         incoming = incoming_from(URL, method="POST", headers=JSON | {"content-length": str(len(call())), "mcp-method": "tools/call"})
         incoming.scope["headers"].append((name.lower().encode(), b"tools/call"))
         await gate.plane(incoming, chunked_receive(call()), answer.send)
-    assert (answer.status, answer.json["error"]["code"]) == (400, HEADER_MISMATCH)
+    assert (answer.status, answer.json["id"], answer.json["error"]["code"]) == (400, 1, HEADER_MISMATCH)
+
+
+@pytest.mark.parametrize("name", ["mcp_method", "mcp.method"])
+async def test_header_of_another_spelling_alone_is_a_mismatch(name: str, tmp_path: Path) -> None:
+    async with proxied(tmp_path, ROUTE) as gate:
+        answer = await gate.send(URL, call(), method="POST", headers=JSON | {"content-length": str(len(call())), name: "tools/call"})
+        assert (answer.status, answer.json["error"]["code"], gate.canary.connections) == (400, HEADER_MISMATCH, 0)
 
 
 @pytest.mark.parametrize("name", ["content_type", "content.type", "content_encoding"])
@@ -136,6 +145,7 @@ async def test_name_header_of_other_methods_repeats_a_parameter(tmp_path: Path) 
     async with proxied(tmp_path, ROUTE) as gate:
         assert (await send(gate, body, mcp_name="t1")).status == 200
         assert (await send(gate, body, mcp_name="t2")).status == 400
+        assert (await send(gate, body, mcp_name="=?base64?x?=")).status == 400, "malformed, and no text that n could equal"
 
 
 @pytest.mark.parametrize(
