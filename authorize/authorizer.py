@@ -153,8 +153,8 @@ class Authorizer(ABC):
     ) -> Headers:
         """Return gate's credentials for the upstream of an allowed request.  Raises UpstreamCredentialsUnavailable.
 
-        `rejected` is the hash of a user's token that the upstream has rejected, if it has.  Raises ConnectionRequired if the user must
-        connect an account at the upstream.
+        `rejected` is the hash of a user's token that the upstream has rejected, if it has.  Raises AccountConnectionRequired if the user
+        must connect an account at the upstream.
         """
         ...
 

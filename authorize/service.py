@@ -231,7 +231,7 @@ class AuthorizeService(Authorizer):
         return (None, found.reason) if isinstance(found, InvalidToken) else (found, "")
 
     async def _identify_by_cookie(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Identity | None:
-        return await self._cookies.active_session(cookie_headers, host_port, now, self._identities.find_browser_identity)
+        return await self._cookies.find_only_session(cookie_headers, host_port, now, self._identities.find_browser_identity)
 
     async def _identify_by_token(self, request: PolicyRequest, now: float, route: Route | None) -> Identity | InvalidToken | None:
         """Return the identity of a service account or client application.

@@ -115,7 +115,7 @@ class NoIdentity(UpstreamCredentialsUnavailable):
     status = 403
 
 
-class ConnectionRequired(NoIdentity):
+class AccountConnectionRequired(NoIdentity):
     """The user has not connected an account at the third-party server behind a route, or the connection has ended."""
 
     status = 401

@@ -22,7 +22,7 @@ FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data", "text/
 
 @dataclass(slots=True)  # not frozen, because one is created per request, and frozen ones cost three times as much
 class IncomingRequest:
-    """Incoming request.  `headers` has the last value of each lower-case name; `cookies` has every Cookie header.
+    """Incoming request.  `headers` has the last value of each lower-case name; `cookie_headers` has every Cookie header.
 
     `started_at` is monotonic.  `response_reason` is the reason in gate's own response, for the log.  `site` is for gate's pages.
     `client_address` is for logs and sessions; policy rules compare the address in `request`.

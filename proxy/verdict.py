@@ -26,12 +26,12 @@ class Enforcer(Enum):
 
 @dataclass(slots=True)  # not frozen, because one is created per request
 class RequestDecision:
-    """Decision about a request at `now` (Unix seconds).  `change_count` counts the changes of records and policy before the decision."""
+    """Decision about a request at `now` (Unix seconds), made after `access_change_count` changes of records and policy."""
 
     incoming: IncomingRequest
     authorization: AuthorizationResult
     now: float
-    change_count: int
+    access_change_count: int
     shadow_outcome: ShadowOutcome | None = None  # the outcome if shadow mode were enforced
 
     @property
@@ -94,13 +94,13 @@ class Deny:
 
 @dataclass(slots=True)  # not frozen, because one is created per request
 class Forward:
-    """Verdict that forwards a request.  The upstream receives the `identity_headers` and the upgrade `offer`, but not the `withheld`
+    """Verdict that forwards a request.  The upstream receives the `identity_headers` and the client's `upgrade`, but not the `withheld`
     credentials of the client."""
 
     compiled_route: CompiledRoute
     identity_headers: tuple[Header, ...]
     withheld: WithheldCredentials
-    offer: Upgrade | None = None
+    upgrade: Upgrade | None = None
 
 
 Verdict: TypeAlias = SignIn | Deny | Redirect | Forward

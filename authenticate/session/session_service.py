@@ -144,7 +144,7 @@ class SessionService:
             is_live = session is not None and session.agent is None and session.expires_at > now
             return session if is_live else None
 
-        return await self._cookies.active_session(cookie_headers, host_port, now, live)
+        return await self._cookies.find_only_session(cookie_headers, host_port, now, live)
 
     # enforcement-point: Sign-in and sign-out: Sessions of a user
     async def get_for_same_user(self, session: SessionRecord, id: str, now: float) -> SessionRecord | None:

@@ -89,7 +89,7 @@ Write = Callable[[Sequence[QueuedEntry]], None]
 
 
 class DecisionLog:
-    """Queue of decisions.  `write` is called in a thread; BrokerError where it can't write.  Until `use` nothing is kept."""
+    """Queue of decisions.  `write` is called in a thread; BrokerError where it can't write.  Until `configure` nothing is kept."""
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from operator import is_
 from typing import NamedTuple
 
 from authorize.policy.compiled_route import CompiledRoute, Matcher, compile_route, route_name
-from authorize.policy.paths.interpretations import interpretations, is_unambiguous, undecoded_forms
+from authorize.policy.paths.interpretations import forms_by_interpretation, interpretations, is_unambiguous
 from authorize.policy.policy_request import CONNECT, PolicyRequest
 from config.routes.policy.policy_language import SHADOW
 from config.routes.route import Route
@@ -44,7 +44,7 @@ class HostRoutes:
         `/%2Fadmin`, `//admin` and `/;x/admin` do not match `/admin`, but many upstreams serve them as `/admin`.
         """
         derived = interpretations(path)
-        written = undecoded_forms(path) if found.regex_has_escapes else {}
+        written = forms_by_interpretation(path) if found.regex_has_escapes else {}
         owners = [(route, route.owns_interpretation if route is found else route.matches_interpretation) for route in self.routes]
         for interpretation in derived:
             owner = _first_owner(owners, interpretation)

@@ -24,7 +24,7 @@ from authorize.rpc.ext_authz import CHECK
 from authorize.upstream.identity_headers import ASSERTION, Headers, identity_header_names
 from config.options import Options
 from databroker.replica import Replica
-from foundation.errors import BadRequest, BrokerError, ConnectionRequired, NoIdentity, UpstreamCredentialsUnavailable
+from foundation.errors import AccountConnectionRequired, BadRequest, BrokerError, NoIdentity, UpstreamCredentialsUnavailable
 from foundation.rpc.rpc_channel import RpcChannel, RpcError
 
 _FIELDS = frozenset(each.name for each in fields(Identity) if each.init)
@@ -139,7 +139,7 @@ class RemoteAuthorizer(Authorizer):
             if error.code is grpc.StatusCode.INVALID_ARGUMENT:
                 raise BadRequest("authorize can't read it in one way") from error
             if error.code is grpc.StatusCode.NOT_FOUND:
-                raise ConnectionRequired(error.details) from error
+                raise AccountConnectionRequired(error.details) from error
             if error.code is grpc.StatusCode.PERMISSION_DENIED:
                 raise NoIdentity(error.details) from error
             if error.code is grpc.StatusCode.FAILED_PRECONDITION:

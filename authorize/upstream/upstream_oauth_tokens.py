@@ -31,7 +31,7 @@ from databroker.replica import Replica, Unknown
 from databroker.session_reader import SessionReader
 from foundation.backoff import backoff_delays
 from foundation.bounded_cache import MIB, BoundedCache, total_length
-from foundation.errors import ConnectionRequired, GateError, NoIdentity, UpstreamCredentialsUnavailable
+from foundation.errors import AccountConnectionRequired, GateError, NoIdentity, UpstreamCredentialsUnavailable
 from foundation.single_flight import SingleFlight
 from foundation.web.message import Message
 
@@ -95,7 +95,7 @@ class UpstreamOAuthTokens:
     async def headers_for(self, route: CompiledRoute, identity: Identity | None, rejected: str = "") -> Headers:
         """Return the header with the user's token.  `rejected` is the hash of a token that the upstream has rejected.
 
-        Raises ConnectionRequired if the user must connect, NoIdentity if the caller is no user, and UpstreamCredentialsUnavailable.
+        Raises AccountConnectionRequired if the user must connect, NoIdentity if the caller is no user, and UpstreamCredentialsUnavailable.
         """
         if identity is None or not identity.is_provider_user or identity.session_id.startswith(BEARER):
             raise NoIdentity(NEEDS_USER)
@@ -127,7 +127,7 @@ class UpstreamOAuthTokens:
         if is_rejected and self._clock() - connection.tokens_received_at < MIN_TOKEN_AGE_SECONDS:
             await broker.delete(UPSTREAM_CONNECTION, id)
             log_removal(connection, "the server rejected its token")
-            raise ConnectionRequired(NOT_CONNECTED)
+            raise AccountConnectionRequired(NOT_CONNECTED)
         if not is_rejected and self._clock() < connection.due_at:
             return record, connection
         await self._refresh(broker, id, connection)
@@ -143,7 +143,7 @@ class UpstreamOAuthTokens:
             raise NoIdentity(NEEDS_USER)
         connection = connection_of(record, session, server)
         if record is None or connection is None:
-            raise ConnectionRequired(NOT_CONNECTED)
+            raise AccountConnectionRequired(NOT_CONNECTED)
         return record, connection
 
     async def _refresh(self, broker: BrokerClient, id: str, connection: AccountConnection) -> None:

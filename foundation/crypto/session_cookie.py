@@ -81,7 +81,7 @@ class SessionCookies:
         """Return the token. Raise SealError if the value is forged, for another host, or expired."""
         return self._open_cached(value, host_port, now).token
 
-    async def active_session(
+    async def find_only_session(
         self, cookie_headers: Iterable[bytes], host_port: str, now: float, find: Callable[[str, float], Awaitable[T | None]]
     ) -> T | None:
         """Return the result of `find(session_id, now)` for the only valid session; None if there is none, or more than one.

@@ -13,7 +13,7 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from foundation.errors import ConfigError, ConnectionRequired, GateError, NoIdentity, Problem, UpstreamCredentialsUnavailable
+from foundation.errors import AccountConnectionRequired, ConfigError, GateError, NoIdentity, Problem, UpstreamCredentialsUnavailable
 from foundation.rpc.rpc_channel import RpcConfig
 from foundation.rpc.shared_secret import NO_TOKEN, PROOF, TOKEN, AuthenticationFailed, Metadata, SharedSecret
 from foundation.telemetry.grpc_metrics import GrpcMetrics
@@ -277,7 +277,7 @@ def _grpc_status(error: Exception, context: grpc.aio.ServicerContext) -> grpc.St
     if isinstance(error, grpc.aio.AbortError):
         code = context.code()
         return code if isinstance(code, grpc.StatusCode) else grpc.StatusCode.UNKNOWN
-    if isinstance(error, ConnectionRequired):
+    if isinstance(error, AccountConnectionRequired):
         return grpc.StatusCode.NOT_FOUND
     if isinstance(error, UpstreamCredentialsUnavailable):  # not UNAVAILABLE, because an immediate retry would fail again
         return grpc.StatusCode.PERMISSION_DENIED if isinstance(error, NoIdentity) else grpc.StatusCode.FAILED_PRECONDITION

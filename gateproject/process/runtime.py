@@ -138,7 +138,7 @@ class Runtime:
 
     def _configure_decision_log(self) -> None:
         if self.options.has_admin_reader:
-            self._resources.decisions.configure(self.options, self.status.checksum)
+            self._resources.decision_log.configure(self.options, self.status.checksum)
 
     def create_envoy_plane(self, application: Application) -> "EnvoyDataPlane":
         """Create the Envoy data plane. Raise ConfigError."""
@@ -149,7 +149,7 @@ class Runtime:
 
     def open_grpc(self) -> None:
         """Bind the port of `grpc_address`. Raise ConfigError. Called before the event loop runs, so that a failure starts nothing."""
-        recorder = DecisionRecorder(self._resources.decisions, self._resources.on_session_activity, self.clock)
+        recorder = DecisionRecorder(self._resources.decision_log, self._resources.on_session_activity, self.clock)
         services = ExtAuthzDependencies(
             lambda: require_service(self.services.authorize),
             lambda: require_service(self.services.ext_authz),
@@ -239,7 +239,7 @@ class Runtime:
         self.run_in_background(self._resources.streams.run(self._reauthorize), "open streams")
         if self.peers.is_primary:
             self.run_in_background(self._follow_configuration(), "configuration")
-        self.run_in_background(self._resources.decisions.run(), "decision log")
+        self.run_in_background(self._resources.decision_log.run(), "decision log")
 
     async def _reauthorize(self, incoming: IncomingRequest) -> float:
         return await require_service(self.services.proxy).data_plane.reauthorize(incoming)
@@ -392,7 +392,7 @@ class Runtime:
         if self.envoy is not None:
             await self.envoy.stop()
         await self._resources.close()
-        await self._resources.decisions.flush()
+        await self._resources.decision_log.flush()
         await self._rpc.stop_serving()
         await self.databroker.stop()
         await self._rpc.close()

@@ -168,7 +168,7 @@ class PollPriority:
             self.promote()
 
 
-class SlowReader:
+class WriteStallTimer:
     """Timer of a client that does not read: it lowers the priority first, and calls back after the timeout."""
 
     __slots__ = ("_deadline", "_priority")

@@ -43,7 +43,7 @@ def require_allowed_origin(
 
 
 # enforcement-point: Requests: Tokens of pages of MCP clients
-def require_token(incoming: IncomingRequest, identity: Identity | None) -> None:
+def require_access_token(incoming: IncomingRequest, identity: Identity | None) -> None:
     """Reject an allowed request of a page that needs a token, and that something else authorized."""
     if incoming.needs_token and not is_token_identity(identity):
         raise McpRejected(REFUSED, "pages of this origin may use the MCP server with an access token only", status=403)

@@ -9,9 +9,9 @@ from config.options import Options
 from config.routes.route_upstream_oauth import upstream_oauth_settings
 from foundation.errors import (
     AccessRevoked,
+    AccountConnectionRequired,
     BadRequest,
     BrokerError,
-    ConnectionRequired,
     EnvoyUnavailable,
     NoIdentity,
     UpstreamCredentialsUnavailable,
@@ -28,7 +28,7 @@ from proxy.mcp.endpoint_reader import McpEndpointReader
 from proxy.mcp.list_filter import ListFilter, accept_identity, needs_filter
 from proxy.mcp.mcp_cors import add_agent_cors, send_preflight
 from proxy.mcp.mcp_errors import REFUSED, McpRejected
-from proxy.mcp.mcp_origin import is_token_identity, require_token
+from proxy.mcp.mcp_origin import is_token_identity, require_access_token
 from proxy.mcp.upstream_token import TokenRejected, TokenResponseFilter, sent_token_hash
 from proxy.observe.request_recorder import RequestContext
 from proxy.observe.request_spans import forward_span
@@ -77,7 +77,7 @@ class EmbeddedDataPlane:
             if isinstance(verdict, SignIn):
                 verdict = attach_saved_form(verdict, await self._save_form(decision, receive), decision.incoming)
             if isinstance(verdict, Forward):
-                require_token(decision.incoming, decision.authorization.identity)
+                require_access_token(decision.incoming, decision.authorization.identity)
                 pipeline.recorder.report_session_activity(decision)
                 context.result = await self._forward(context, decision, verdict, receive, send)
             else:
@@ -87,7 +87,7 @@ class EmbeddedDataPlane:
             if isinstance(error, NoHealthyUpstream):
                 self._record_no_healthy_upstream(context.decision)
             denial = denial_from_error(error)
-            if isinstance(error, ConnectionRequired) and context.decision is not None:
+            if isinstance(error, AccountConnectionRequired) and context.decision is not None:
                 denial = pipeline.verdicts.connection_required(context.decision)
             await send_denial(context.incoming, context.record_denial(with_agent_cors(denial, context.incoming)), send)
         except ConnectionError:  # ASGI: `send` raises it if the client has disconnected
@@ -121,7 +121,7 @@ class EmbeddedDataPlane:
     async def _forward(
         self, context: RequestContext, decision: RequestDecision, verdict: Forward, receive: Receive, send: Send
     ) -> ForwardResult:
-        incoming, offer, upgrade_handler = decision.incoming, verdict.offer, None
+        incoming, offer, upgrade_handler = decision.incoming, verdict.upgrade, None
         if incoming.is_connect:
             return await self._tunnel_tcp(decision, verdict, receive)
         if verdict.compiled_route.route.upstream_http2:
@@ -147,7 +147,7 @@ class EmbeddedDataPlane:
     ) -> ForwardResult:
         """Forward a request with the user's token of a third-party server, and once more with a new one if the server rejects it.
 
-        Raises ConnectionRequired if there is none that it accepts.
+        Raises AccountConnectionRequired if there is none that it accepts.
         """
         try:
             return await self._exchange(context, decision, outgoing, receive, send, has_token=True)
@@ -274,7 +274,7 @@ class EmbeddedDataPlane:
         return decision.authorization.valid_until if isinstance(verdict, Forward) else 0.0
 
     async def _require_connection(self, decision: RequestDecision) -> None:
-        """Raise ConnectionRequired if the user has disconnected the account.  Without a new token, the stream continues."""
+        """Raise AccountConnectionRequired if the user has disconnected the account.  Without a new token, the stream continues."""
         incoming = decision.incoming
         try:
             await self.pipeline.authorizer.credentials_for(decision.authorization, incoming.request, incoming.cookie_headers)

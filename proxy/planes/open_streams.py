@@ -54,7 +54,7 @@ class OpenStreams:
         self._by_session: dict[str, set[Stream]] = {}
         self._timed: set[Stream] = set()
         self._recheck = asyncio.Event()
-        self.change_count = 0  # of records and policy so far
+        self.access_change_count = 0  # of records and policy so far
 
     def __repr__(self) -> str:
         return f"<OpenStreams {sum(map(len, self._by_session.values()))} of {len(self._by_session)} sessions>"
@@ -71,9 +71,9 @@ class OpenStreams:
     ) -> Stream:
         """Open a stream.
 
-        `decided_at_change` is the `change_count` before its decision, because a later change may have ended its access.
+        `decided_at_change` is the `access_change_count` before its decision, because a later change may have ended its access.
         """
-        if decided_at_change != self.change_count:
+        if decided_at_change != self.access_change_count:
             self._recheck.set()
         stream = Stream(
             incoming=incoming, session_id=session_id, expires_by_time=expires_by_time, needs_provider=needs_provider, expires_at=expires_at
@@ -99,14 +99,14 @@ class OpenStreams:
 
     def on_change(self, change: RecordChange) -> None:
         """Handle a change of a record; the replica calls it for each."""
-        self.change_count += 1
+        self.access_change_count += 1
         if change is not CACHE_CLEARED and change.type == SESSION and change.record is None:
             self._schedule_revocation(self._by_session.get(change.id, ()), "the session has ended")
         else:
             self._recheck.set()
 
     def on_policy_change(self) -> None:
-        self.change_count += 1
+        self.access_change_count += 1
         self._recheck.set()
 
     async def run(self, reauthorize: Callable[[IncomingRequest], Awaitable[float]]) -> None:

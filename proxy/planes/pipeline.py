@@ -32,7 +32,7 @@ class AuthorizationPipeline:
     def __init__(self, options: Options, authorizer: Authorizer, resources: SharedResources, clock: Callable[[], float] = time.time):
         self.authorizer, self.clock = authorizer, clock
         self.verdicts, self.renderer = VerdictBuilder(options, authorizer), VerdictRenderer(options)
-        self.recorder = RequestRecorder(resources.decisions, resources.on_session_activity)
+        self.recorder = RequestRecorder(resources.decision_log, resources.on_session_activity)
         self._streams = resources.streams
 
     async def authorize(self, context: RequestContext) -> RequestDecision:
@@ -44,7 +44,7 @@ class AuthorizationPipeline:
 
     async def authorize_only(self, context: RequestContext) -> RequestDecision:
         """Authorize without shadow outcome and metrics, for a caller that records them in another context of the same request."""
-        incoming, change_count, started_at = context.incoming, self._streams.change_count, time.perf_counter()
+        incoming, access_change_count, started_at = context.incoming, self._streams.access_change_count, time.perf_counter()
         pending = self.authorizer.check(incoming.request, incoming.cookie_headers, incoming.request_id)
         try:
             authorization = await (pending if active_span() is None else authorize_span(pending))
@@ -52,7 +52,7 @@ class AuthorizationPipeline:
             context.decision_seconds = time.perf_counter() - started_at
         if (route := authorization.decision.compiled_route) is not None and route.route.mcp is not None:
             incoming.is_mcp = is_mcp_endpoint(route.route, incoming.request.path)
-        context.decision = decision = RequestDecision(incoming, authorization, self.clock(), change_count)
+        context.decision = decision = RequestDecision(incoming, authorization, self.clock(), access_change_count)
         return decision
 
     async def record_decision(self, decision: RequestDecision, context: RequestContext) -> RequestDecision:
@@ -73,7 +73,7 @@ class AuthorizationPipeline:
     async def reauthorize(self, incoming: IncomingRequest) -> RequestDecision:
         """Authorize a forwarded request again.  Nothing is recorded, because it is not a new request."""
         authorization = await self.authorizer.check(incoming.request, incoming.cookie_headers)
-        return RequestDecision(incoming, authorization, self.clock(), self._streams.change_count)
+        return RequestDecision(incoming, authorization, self.clock(), self._streams.access_change_count)
 
 
 _mcp_counter = McpDecisionCounter()

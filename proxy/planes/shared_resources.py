@@ -21,7 +21,7 @@ class SharedResources:
     `forwarding_table` reuses unchanged entries of the current one.
     """
 
-    decisions: DecisionLog = field(default_factory=lambda: DecisionLog(lambda entries: None))
+    decision_log: DecisionLog = field(default_factory=lambda: DecisionLog(lambda entries: None))
     upstream_client: UpstreamClient = field(default_factory=UpstreamClient)
     streams: OpenStreams = field(default_factory=OpenStreams)
     on_session_activity: OnSessionActivity = lambda session_id, now, host: None

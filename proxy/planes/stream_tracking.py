@@ -62,7 +62,7 @@ def open_stream(streams: OpenStreams, decision: RequestDecision) -> Stream:
     return streams.open(
         decision.incoming,
         decision.session_id,
-        decision.change_count,
+        decision.access_change_count,
         expires_by_time=expires_by_time,
         needs_provider=is_token,
         expires_at=decision.authorization.valid_until,

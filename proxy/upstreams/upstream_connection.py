@@ -67,7 +67,7 @@ class UpstreamConnection(ResponseHandler):
         self._delivered += size
         self._delivered_at = self._loop.time()
 
-    def on_read_wanted(self) -> None:
+    def adapt_read_size(self) -> None:
         """Adapt the read size, because the client has read all delivered bytes."""
         if self._loop.time() - self._delivered_at > FAST_READER_SECONDS:
             self._delivered = 0

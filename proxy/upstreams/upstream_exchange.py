@@ -167,7 +167,7 @@ class UpstreamExchange:
 
         Raises UpstreamError if the connection closed before the end of the body, once all received bytes have been returned.
         """
-        self._protocol.on_read_wanted()
+        self._protocol.adapt_read_size()
         try:
             chunk = await self._payload.readany()
         except CONNECTION_ERRORS as error:

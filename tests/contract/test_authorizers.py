@@ -28,7 +28,7 @@ from foundation.crypto.agent_token import new_token as new_agent_token
 from foundation.crypto.service_account_token import hash_token, new_token
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.signing_key import SigningKey
-from foundation.errors import BadRequest, BrokerError, ConnectionRequired, NoIdentity, UpstreamCredentialsUnavailable
+from foundation.errors import AccountConnectionRequired, BadRequest, BrokerError, NoIdentity, UpstreamCredentialsUnavailable
 from foundation.rpc.rpc_channel import RpcChannel
 from foundation.rpc.rpc_server import RpcServer
 from foundation.rpc.shared_secret import SharedSecret
@@ -295,12 +295,12 @@ async def test_account_at_a_third_party_server_is_used_or_required(world: World)
     async def credentials(rejected: str = "") -> Headers:
         return await world.authorizer.credentials_for(authorization, requested, world.cookie(), rejected)
 
-    with pytest.raises(ConnectionRequired):
+    with pytest.raises(AccountConnectionRequired):
         await credentials()
     await put_connection(world.broker, a_connection(server, lambda: NOW, user_id="oidc/1", issuer=ISSUER))
     assert await credentials() == ((b"authorization", b"Bearer access-1"),)
     assert await credentials(token_hash(b"Bearer another")) == ((b"authorization", b"Bearer access-1"),)
-    with pytest.raises(ConnectionRequired):
+    with pytest.raises(AccountConnectionRequired):
         await credentials(token_hash(b"Bearer access-1"))
     assert await stored_connection(world.broker, "oidc/1", server.resource.uri) is None
 

@@ -52,7 +52,7 @@ async def proxied(directory: Path, *routes: dict[str, Any], canary: RawUpstream 
         recorded: list[DecisionLogEntry] = []
         decisions = DecisionLog(lambda entries: recorded.extend(entry for entry, _ in entries), chance=lambda: 1.0)
         decisions.configure(options, "c0ffee")
-        resources = SharedResources(on_session_activity=lambda *activity: seen.append(activity), decisions=decisions, broker=broker)
+        resources = SharedResources(on_session_activity=lambda *activity: seen.append(activity), decision_log=decisions, broker=broker)
         try:
             plane = EmbeddedDataPlane(options, AuthorizationPipeline(options, authorize, resources), resources)
             yield Proxied(upstream, broker, options, plane, resources.streams, seen, decisions, recorded)

@@ -89,7 +89,7 @@ def _require_few_tokens(path: str) -> None:
         raise PathTooAmbiguous()
 
 
-def undecoded_forms(path: str) -> dict[str, list[str]]:
+def forms_by_interpretation(path: str) -> dict[str, list[str]]:
     """Return each interpretation, with its forms before the escapes of `_NON_DELIMITER_ESCAPES` are decoded.
 
     Raises PathTooAmbiguous.

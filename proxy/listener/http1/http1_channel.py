@@ -22,7 +22,7 @@ from zope.interface import implementer
 from proxy.listener import listener_limits
 from proxy.listener.client_socket import ClientSocket
 from proxy.listener.deadline import Deadline
-from proxy.listener.fair_selector import PollPriority, SlowReader
+from proxy.listener.fair_selector import PollPriority, WriteStallTimer
 from proxy.listener.half_close import PlainHalfClose
 from proxy.listener.http1.exchange import Exchange
 from proxy.listener.http1.rejection_log import log_listener_rejection
@@ -60,7 +60,7 @@ class Channel(Protocol):
         self.loop = asyncio.get_running_loop()
         self._deadline, self._socket = Deadline(self.loop), ClientSocket(self.transport)
         self._priority = PollPriority(self.loop, self._socket.descriptor)
-        self._slow_reader = SlowReader(self.loop, self._priority)
+        self._write_stall_timer = WriteStallTimer(self.loop, self._priority)
         self.scheme = "https" if self._socket.is_tls else "http"
         self.client, self.server = scope_address(self.transport.getPeer()), scope_address(self.transport.getHost())
         self.transport.registerProducer(self, True)
@@ -90,7 +90,7 @@ class Channel(Protocol):
     def connectionLost(self, reason: object = None) -> None:
         self._is_closing = True
         self._deadline.close()
-        self._slow_reader.stop()
+        self._write_stall_timer.stop()
         self.context.channels.discard(self)
         if not self.context.channels:
             self.context.all_closed.set()
@@ -101,13 +101,13 @@ class Channel(Protocol):
 
     def pauseProducing(self) -> None:
         self.is_write_paused = True
-        self._slow_reader.start(self.context.get_settings().limits.idle_timeout, self.transport.abortConnection)
+        self._write_stall_timer.start(self.context.get_settings().limits.idle_timeout, self.transport.abortConnection)
         if self.tunnel is not None:
             self.tunnel.pause_writing()
 
     def resumeProducing(self) -> None:
         self.is_write_paused = False
-        self._slow_reader.stop()
+        self._write_stall_timer.stop()
         if self._is_closing:
             self._close_write_side()
         elif self.tunnel is not None:

@@ -57,7 +57,7 @@ class ResponseHead:
         has_date = False
         for name, value in headers:
             folded = name.lower()
-            if folded in _MANAGED and self._is_omitted(folded, value):
+            if folded in _MANAGED and self._consume_managed_header(folded, value):
                 continue
             has_date |= folded == b"date"
             lines.append(b"%b: %b\r\n" % (name, value))
@@ -67,7 +67,7 @@ class ResponseHead:
             raise ValueError("a response header is malformed")
         return block if has_date else block + _date_line()
 
-    def _is_omitted(self, folded: bytes, value: bytes) -> bool:
+    def _consume_managed_header(self, folded: bytes, value: bytes) -> bool:
         if folded in _HOP_BY_HOP:
             self.wants_close |= folded == b"connection" and b"close" in value.lower()
             return True

@@ -33,7 +33,7 @@ session_cookie.without(
     replaced('hmac.digest(key, bound, "sha256")', 'hmac.digest(b"known", bound, "sha256")'),
 )
 session_cookie.without("a binding cookie has its session's end", "SessionCookies._binding_cookie", passes(max_age="9"))
-session_cookie.without("two live sessions are none", "SessionCookies.active_session", replaced("len(found) == 1", "found"))
+session_cookie.without("two live sessions are none", "SessionCookies.find_only_session", replaced("len(found) == 1", "found"))
 session_cookie.without(
     "a planted value hides no session", "SessionCookies._open_all", replaced("suppress(SealError)", "suppress(ZeroDivisionError)")
 )

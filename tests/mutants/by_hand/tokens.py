@@ -168,8 +168,8 @@ route_forwarding.without(
     "a token for gate is none for an upstream that changes protocols",
     "RouteForwarding.build_request",
     replaced(
-        "verdict.offer.for_upstream(headers)",
-        "verdict.offer.for_upstream([*headers, *(pair for pair in scope['headers'] if pair[0] == b'authorization')])",
+        "verdict.upgrade.for_upstream(headers)",
+        "verdict.upgrade.for_upstream([*headers, *(pair for pair in scope['headers'] if pair[0] == b'authorization')])",
     ),
 )
 

@@ -79,7 +79,7 @@ def test_forwarding_names_supported_upstream_protocols(
         assert (found.status, expected in found.reason) == (403, True)
     else:
         assert isinstance(found, Forward)
-        assert (type(found.offer), found.withheld) == (expected, WithheldCredentials.GATE)
+        assert (type(found.upgrade), found.withheld) == (expected, WithheldCredentials.GATE)
 
 
 @pytest.mark.parametrize("enforcer", OTHERS)
@@ -132,7 +132,7 @@ def test_identity_headers_of_another_route_are_unsupported_by_other_proxies(tmp_
 def test_routes_supported_by_other_proxies_get_no_upgrade(tmp_path: Path, enforcer: Enforcer, path: str, headers: dict[str, str]) -> None:
     found = verdict(tmp_path, BOTH, enforcer, OWN + path, headers=headers)
     assert isinstance(found, Forward)
-    assert found.offer is None
+    assert found.upgrade is None
 
 
 @pytest.mark.parametrize(

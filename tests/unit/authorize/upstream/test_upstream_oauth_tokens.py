@@ -19,7 +19,7 @@ from authorize.upstream.upstream_oauth_tokens import UpstreamOAuthTokens, token_
 from databroker.records import SESSION, UPSTREAM_CONNECTION, UPSTREAM_REFRESH_REQUEST, SessionRecord
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
-from foundation.errors import ConnectionRequired, NoIdentity, UpstreamCredentialsUnavailable
+from foundation.errors import AccountConnectionRequired, NoIdentity, UpstreamCredentialsUnavailable
 from tests.support.authenticate_site import Clock
 from tests.support.connections import RESOURCE, a_connection, put_connection, routes, server_in, stored_connection
 from tests.support.eventually import eventually_equal
@@ -91,7 +91,7 @@ async def test_each_user_has_their_own_token(stage: Stage) -> None:
     await stage.connect()
     assert await stage.value(alice) == b"Bearer access-1"
     assert await stage.value(alice) == b"Bearer access-1"
-    with pytest.raises(ConnectionRequired):
+    with pytest.raises(AccountConnectionRequired):
         await stage.value(bob)
     await stage.connect(user_id="oidc/bob", access_token="of-bob")
     assert (await stage.value(alice), await stage.value(bob)) == (b"Bearer access-1", b"Bearer of-bob")
@@ -108,7 +108,7 @@ async def test_tokens_of_another_owner_or_server_are_not_sent(stage: Stage, chan
     if "resource" in changes:  # only the id of the record decides the server of a record
         assert await stage.value(alice)
         return
-    with pytest.raises(ConnectionRequired):
+    with pytest.raises(AccountConnectionRequired):
         await stage.value(alice)
 
 
@@ -126,7 +126,7 @@ async def test_callers_without_an_account_are_refused(stage: Stage, caller: Iden
     await stage.connect()
     with pytest.raises(NoIdentity, match="service accounts") as raised:
         await stage.tokens.headers_for(stage.route, caller)
-    assert not isinstance(raised.value, ConnectionRequired)
+    assert not isinstance(raised.value, AccountConnectionRequired)
 
 
 async def test_disconnection_ends_the_use_at_once(stage: Stage) -> None:
@@ -138,7 +138,7 @@ async def test_disconnection_ends_the_use_at_once(stage: Stage) -> None:
     async def outcome() -> str:
         try:
             return (await stage.value(alice)).decode()
-        except ConnectionRequired:
+        except AccountConnectionRequired:
             return "connect"
 
     await eventually_equal(outcome, "connect")
@@ -156,7 +156,7 @@ async def test_due_token_is_refreshed_once_for_all_that_wait(stage: Stage) -> No
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (Answer.json({"error": "invalid_grant"}, 400), ConnectionRequired),
+        (Answer.json({"error": "invalid_grant"}, 400), AccountConnectionRequired),
         (Answer(503), UpstreamCredentialsUnavailable),
         (Answer.json({**NEW, "expires_in": 1}), None),
     ],
@@ -171,7 +171,7 @@ async def test_refresh_that_brings_no_usable_token(stage: Stage, answer: Answer,
     with pytest.raises(error), capture_logs() as logs:
         await stage.value(alice)
     assert "refresh-1" not in str(logs)
-    assert (await stored_connection(stage.broker) is None) is (error is ConnectionRequired)
+    assert (await stored_connection(stage.broker) is None) is (error is AccountConnectionRequired)
     requests = stage.server.count("/token")
     with pytest.raises(error):
         await stage.value(alice)
@@ -196,7 +196,7 @@ async def test_rejected_token_is_replaced_and_a_new_one_is_not(stage: Stage) -> 
     # Another request had sent the same old token.
     assert await stage.value(alice, token_hash(b"Bearer access-1")) == b"Bearer access-2"
     assert stage.server.count("/token") == 1
-    with pytest.raises(ConnectionRequired), capture_logs() as logs:
+    with pytest.raises(AccountConnectionRequired), capture_logs() as logs:
         await stage.value(alice, token_hash(b"Bearer access-2"))
     assert [entry["event"] for entry in logs] == ["upstream connection removed"]
     assert await stored_connection(stage.broker) is None

@@ -183,7 +183,7 @@ async def test_two_live_sessions_that_both_count_are_none(tmp_path: Path) -> Non
         async def find(id: str, now: float) -> str | None:
             return id if id in live else None
 
-        return await cookies.active_session([one.encode(), f"{two}; {one}".encode()], "a", NOW, find)
+        return await cookies.find_only_session([one.encode(), f"{two}; {one}".encode()], "a", NOW, find)
 
     with capture_logs() as logs:
         assert [await of("s1"), await of("s2"), await of()] == ["s1", "s2", None]

@@ -50,12 +50,12 @@ async def test_open_streams_are_reevaluated_during_directory_handover(running: R
 
     monkeypatch.setattr(DirectoryService, "stop", for_ever)
     streams = running._resources.streams
-    before = streams.change_count
+    before = streams.access_change_count
     reload = asyncio.create_task(running.reload())
     async with asyncio.timeout(PATIENCE):
         await is_handing_over.wait()
     reload.cancel()
-    assert streams.change_count == before + 1
+    assert streams.access_change_count == before + 1
 
 
 async def test_a_reload_while_the_parts_are_started_comes_after_that(running: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,11 +200,11 @@ async def test_failure_before_swap_changes_nothing_and_is_reported(running: Runt
             raise error
 
         monkeypatch.setattr(where, name, fails)
-    world, options, changes = running.services, running.options, running._resources.streams.change_count
+    world, options, changes = running.services, running.options, running._resources.streams.access_change_count
     with capture_logs() as logs:
         await running.reload()
     assert (running.services, running.options) == (world, options)
-    assert running._resources.streams.change_count == changes
+    assert running._resources.streams.access_change_count == changes
     assert "configuration rejected" in [line["event"] for line in logs]
     assert (success(), bool(running.status.problems)) == (0.0, True)
     assert envoy.restored == (1 if step == "the port" else 0)
@@ -219,11 +219,11 @@ async def test_failure_after_swap_reverts_nothing_and_is_reported(running: Runti
         raise OSError("it fails")
 
     monkeypatch.setattr(where, name, fails)
-    world, changes = running.services, running._resources.streams.change_count
+    world, changes = running.services, running._resources.streams.access_change_count
     with capture_logs() as logs:
         await running.reload()
     assert running.services is not world
-    assert running._resources.streams.change_count == changes + 1, "users denied by the policy are out"
+    assert running._resources.streams.access_change_count == changes + 1, "users denied by the policy are out"
     events = [line["event"] for line in logs]
     assert "configuration rejected" not in events
     assert "configuration reload incomplete" in events

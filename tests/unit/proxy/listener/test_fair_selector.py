@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from proxy.listener import listener_limits
-from proxy.listener.fair_selector import LOW_PRIORITY_PER_TURN, FairSelector, PollPriority, SlowReader, install_fair_selector
+from proxy.listener.fair_selector import LOW_PRIORITY_PER_TURN, FairSelector, PollPriority, WriteStallTimer, install_fair_selector
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
@@ -233,12 +233,12 @@ def test_small_body_chunks_lower_priority_and_large_ones_raise_it(selector):
     assert selector.is_demoted(7)
 
 
-def test_slow_reader_gets_low_priority_then_times_out(selector):
+def test_stall_timer_gets_low_priority_then_times_out(selector):
     loop, timed_out = LoopOfSelector(selector), []
     priority = PollPriority(loop, 7)
     priority.promote()
-    slow_reader = SlowReader(loop, priority)
-    slow_reader.start(60.0, lambda: timed_out.append(loop.now))
+    stall_timer = WriteStallTimer(loop, priority)
+    stall_timer.start(60.0, lambda: timed_out.append(loop.now))
     loop.pass_time(listener_limits.SLOW_READER_SECONDS / 2)
     assert not selector.is_demoted(7)
     loop.pass_time(listener_limits.SLOW_READER_SECONDS / 2)
@@ -252,10 +252,10 @@ def test_slow_reader_gets_low_priority_then_times_out(selector):
 def test_client_that_reads_again_gets_high_priority(selector):
     loop, timed_out = LoopOfSelector(selector), []
     priority = PollPriority(loop, 7)
-    slow_reader = SlowReader(loop, priority)
-    slow_reader.start(60.0, lambda: timed_out.append(loop.now))
+    stall_timer = WriteStallTimer(loop, priority)
+    stall_timer.start(60.0, lambda: timed_out.append(loop.now))
     loop.pass_time(2.0)
-    slow_reader.stop()
+    stall_timer.stop()
     assert not selector.is_demoted(7)
     loop.pass_time(100.0)
     assert timed_out == []

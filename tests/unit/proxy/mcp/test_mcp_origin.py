@@ -8,7 +8,7 @@ import pytest
 
 from authorize.policy.identity import Identity
 from proxy.mcp.mcp_errors import McpRejected
-from proxy.mcp.mcp_origin import client_origins, require_allowed_origin, require_token
+from proxy.mcp.mcp_origin import client_origins, require_access_token, require_allowed_origin
 from tests.support.asgi import incoming_from
 from tests.support.options import make_options
 from tests.unit.authorize.builders import make_route, user
@@ -47,10 +47,10 @@ def test_pages_of_clients_need_a_token(origin: str) -> None:
 )
 def test_token_is_what_identifies_the_caller(identity: Identity | None, is_allowed: bool) -> None:
     incoming = incoming_from("https://app.example.com/mcp")
-    require_token(incoming, identity)
+    require_access_token(incoming, identity)
     incoming.needs_token = True
     with nullcontext() if is_allowed else pytest.raises(McpRejected, match="access token"):
-        require_token(incoming, identity)
+        require_access_token(incoming, identity)
 
 
 def test_origins_of_clients_are_those_of_their_redirect_uris(tmp_path: Path) -> None:

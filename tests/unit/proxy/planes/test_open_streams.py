@@ -19,7 +19,7 @@ CHANGED = RecordChange(3, USER, "oidc/ann", Record(USER, "oidc/ann", {}, 3, 0.0)
 
 
 def opened(streams: OpenStreams, session_id: str, ended: list[str]) -> None:
-    streams.open(INCOMING, session_id, streams.change_count).revoke = lambda: ended.append(session_id)
+    streams.open(INCOMING, session_id, streams.access_change_count).revoke = lambda: ended.append(session_id)
 
 
 async def settle() -> None:
@@ -57,7 +57,7 @@ async def test_failure_to_end_one_stream_blocks_no_other_and_no_later_change(run
         raise AttributeError("its connection is gone")
 
     for _ in range(2):
-        streams.open(INCOMING, "s1", streams.change_count).revoke = fail
+        streams.open(INCOMING, "s1", streams.access_change_count).revoke = fail
     opened(streams, "s1", ended)
     opened(streams, "s2", ended)
     streams.on_change(ENDED)
@@ -72,7 +72,7 @@ async def test_failure_to_end_one_stream_blocks_no_other_and_no_later_change(run
 
 async def test_a_stream_that_closed_is_forgotten() -> None:
     streams, ended = OpenStreams(), []
-    stream = streams.open(INCOMING, "s1", streams.change_count)
+    stream = streams.open(INCOMING, "s1", streams.access_change_count)
     stream.revoke = lambda: ended.append("s1")
     streams.close(stream)
     streams.on_change(ENDED)
@@ -83,7 +83,7 @@ async def test_a_stream_that_closed_is_forgotten() -> None:
 
 async def test_a_stream_that_closes_before_its_turn_is_left_alone() -> None:
     streams, ended = OpenStreams(), []
-    stream = streams.open(INCOMING, "s1", streams.change_count)
+    stream = streams.open(INCOMING, "s1", streams.access_change_count)
     stream.revoke = lambda: ended.append("s1")
     streams.on_change(ENDED)
     streams.close(stream)
@@ -119,7 +119,7 @@ async def test_stream_opening_after_unseen_change_is_reevaluated(
     monkeypatch.setattr("proxy.planes.open_streams.RECHECK_INTERVAL", 0)
     streams, ended = OpenStreams(), []
     running(streams, _answer(0.0))
-    seen_count = streams.change_count
+    seen_count = streams.access_change_count
     happens(streams)
     await settle()
     streams.open(INCOMING, "s1", seen_count).revoke = lambda: ended.append("s1")
@@ -134,7 +134,7 @@ async def test_requests_are_answered_during_reevaluation_and_closed_streams_are_
         evaluated.append(incoming)
         return 0.0
 
-    opened_streams = [streams.open(INCOMING, "s1", streams.change_count) for _ in range(120)]
+    opened_streams = [streams.open(INCOMING, "s1", streams.access_change_count) for _ in range(120)]
     for stream in opened_streams:
         stream.revoke = lambda: ended.append("s1")
     running(streams, evaluate)
@@ -218,7 +218,7 @@ async def test_stream_failing_evaluation_blocks_no_other(running, monkeypatch: p
         return 0.0
 
     opened(streams, "s1", ended)
-    streams.open(incoming_from("https://app.example.com/"), "s2", streams.change_count).revoke = lambda: ended.append("s2")
+    streams.open(incoming_from("https://app.example.com/"), "s2", streams.access_change_count).revoke = lambda: ended.append("s2")
     running(streams, evaluate)
     streams.on_policy_change()
     await settle()
@@ -238,7 +238,7 @@ async def test_an_error_in_judging_one_stream_ends_it_and_the_judging_goes_on(ru
         return math.inf if may else 0.0
 
     opened(streams, "s1", ended)
-    streams.open(other, "s2", streams.change_count).revoke = lambda: ended.append("s2")
+    streams.open(other, "s2", streams.access_change_count).revoke = lambda: ended.append("s2")
     running(streams, evaluate)
     streams.on_policy_change()
     with capture_logs() as logs:
@@ -261,9 +261,9 @@ async def test_only_time_dependent_streams_are_reevaluated_periodically(running,
         evaluated.append(incoming)
         return 0.0
 
-    streams.open(timed, "s1", streams.change_count, expires_by_time=True).revoke = ended.set
-    streams.open(untimed, "s2", streams.change_count)
-    streams.close(streams.open(closed, "s3", streams.change_count, expires_by_time=True))
+    streams.open(timed, "s1", streams.access_change_count, expires_by_time=True).revoke = ended.set
+    streams.open(untimed, "s2", streams.access_change_count)
+    streams.close(streams.open(closed, "s3", streams.access_change_count, expires_by_time=True))
     running(streams, evaluate)
     await ended.wait()
     assert {id(incoming) for incoming in evaluated} == {id(timed)}

@@ -51,7 +51,7 @@ async def test_decision_is_one_value(tmp_path: Path) -> None:
     incoming = incoming_from("https://app.example.com/admin/", headers={"cookie": ann.cookie("app.example.com")})
     context = RequestContext(incoming)
     decision = await place.pipeline.authorize(context)
-    assert (decision.incoming, decision.now, decision.change_count, decision.session_id) == (incoming, NOW, 1, ann.session.id)
+    assert (decision.incoming, decision.now, decision.access_change_count, decision.session_id) == (incoming, NOW, 1, ann.session.id)
     assert decision.sources is not None
     assert context.decision is decision
 

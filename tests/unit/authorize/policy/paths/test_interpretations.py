@@ -13,9 +13,9 @@ from authorize.policy.paths.interpretations import (
     MAX_INTERPRETATIONS,
     configured_forms,
     decoded_regex,
+    forms_by_interpretation,
     interpretations,
     is_unambiguous,
-    undecoded_forms,
 )
 from foundation.errors import BadRequest, PathTooAmbiguous
 from tests.support.path_parsers import READERS, Reader, served
@@ -117,9 +117,9 @@ MARKS = ("%2F", "%3B", "%3F", "%23", "%25", ";", "a//")
 def test_a_path_may_hold_so_many_marks_and_a_longer_one_fewer(mark: str, count: int, length: int) -> None:
     path = ("/" + mark * count).ljust(length, "a")
     assert interpretations(path)
-    assert undecoded_forms(path)
+    assert forms_by_interpretation(path)
     for more in (path + "a", ("/" + mark * (count + 1)).ljust(length, "a"), "/" + mark * 33):
-        for made in (interpretations, undecoded_forms):
+        for made in (interpretations, forms_by_interpretation):
             with pytest.raises(PathTooAmbiguous, match="too many"):
                 made(more)
 
@@ -139,7 +139,7 @@ def test_a_path_may_hold_so_many_marks_and_a_longer_one_fewer(mark: str, count: 
 )
 def test_common_application_paths_have_few_interpretations(path: str) -> None:
     assert 1 < len(interpretations(path)) <= MAX_INTERPRETATIONS
-    assert undecoded_forms(path)
+    assert forms_by_interpretation(path)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_common_application_paths_have_few_interpretations(path: str) -> None:
     ],
 )
 def test_a_path_that_is_read_in_more_ways_is_refused(path: str) -> None:
-    for made in (interpretations, undecoded_forms):
+    for made in (interpretations, forms_by_interpretation):
         with pytest.raises(PathTooAmbiguous, match="too many"):
             made(path)
 
