@@ -135,7 +135,7 @@ class Replica:
                 while version and self.is_serving and not self._has_reached(server_version, int(version)):
                     await self._advanced.wait()
         except TimeoutError:
-            self._reset(is_following=self._is_following)
+            self._clear_and_notify(is_following=self._is_following)
 
     @property
     def is_serving(self) -> bool:
@@ -214,7 +214,7 @@ class Replica:
                 await asyncio.sleep(next(backoff))
         finally:
             poller.cancel()
-            self._reset(is_following=False)
+            self._clear_and_notify(is_following=False)
 
     async def _poll_forever(self) -> None:
         while True:
@@ -250,13 +250,13 @@ class Replica:
                 raise BrokerError("the change stream ended")
             except ResyncRequired as resync:
                 if position != NO_POSITION:  # the server restarted under the open stream: read its version before trusting positions
-                    self._reset(is_following=False)
+                    self._clear_and_notify(is_following=False)
                     started_at = asyncio.get_running_loop().time()
                     server_version, position = await self._client.server_version(), NO_POSITION
                     continue
                 position = resync.version
                 self._server_version = server_version
-                self._reset(is_following=True)
+                self._clear_and_notify(is_following=True)
                 self._confirm_current(started_at)
                 self._advance(position)
                 self.health.mark_up()
@@ -294,12 +294,12 @@ class Replica:
 
     def invalidate(self) -> None:
         """Clear the cache after this process was suspended, because waiting requests may run before missed changes arrive."""
-        self._reset(is_following=self._is_following)
+        self._clear_and_notify(is_following=self._is_following)
 
     def _on_lost_stream(self) -> None:
         """Handle the loss of the stream: serve cached records for `staleness` seconds, or clear the cache if it is 0."""
         if self.staleness <= 0:
-            self._reset(is_following=False)
+            self._clear_and_notify(is_following=False)
             return
         self._is_following = False
         self._fetches.clear()  # these may return records from before a missed change
@@ -307,11 +307,11 @@ class Replica:
     def _drop_if_stale(self) -> None:
         log.warning("replica exceeded staleness limit", staleness=self.staleness)
         was_following = self._is_following
-        self._reset(is_following=False)
+        self._clear_and_notify(is_following=False)
         if was_following and self._follow_timeout is not None:  # the dead stream has not reported an error, so end it
             self._follow_timeout.reschedule(asyncio.get_running_loop().time())
 
-    def _reset(self, *, is_following: bool) -> None:
+    def _clear_and_notify(self, *, is_following: bool) -> None:
         self._clear(is_following=is_following)
         self._notify(CACHE_CLEARED)
 

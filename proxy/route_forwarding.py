@@ -88,7 +88,9 @@ class RouteForwarding:
         downstream = Downstream(incoming.peer, scope["scheme"], host, incoming.request_id)
         upstream, upstream_host, selection = self.upstream, self.upstream_host, None
         if self.cluster is not None:
-            selection = ClusterSelection(self.cluster, hash_key.encode(), fallback_host=host if self.host.uses_upstream_name else None)
+            selection = ClusterSelection(
+                self.cluster, hash_key.encode(), host_for_ip_members=host if self.host.uses_upstream_name else None
+            )
             upstream, upstream_host = selection.upstream, selection.hostname
         query, path = scope["query_string"], request.path
         if self.preserves_target and not query and "gate.bare_query" not in scope:

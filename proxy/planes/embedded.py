@@ -57,7 +57,7 @@ class EmbeddedDataPlane:
         self.streams, self.upstream_errors = resources.streams, resources.upstream_client.upstream_errors
         table = pipeline.authorizer.routes
         self.forwarding_table: ForwardingTable = ForwardingTable(
-            table.routes(), options, resources.forwarding_table, table.identity_header_names
+            table.routes(), options, resources.active_forwarding_table, table.identity_header_names
         )
         self.saved_forms = SavedForms(options, resources.broker, pipeline.authorizer.scheme_for)
         self._mcp = McpEndpointReader(options, table.match, pipeline.authorizer.is_route_origin)
@@ -121,17 +121,17 @@ class EmbeddedDataPlane:
     async def _forward(
         self, context: RequestContext, decision: RequestDecision, verdict: Forward, receive: Receive, send: Send
     ) -> ForwardResult:
-        incoming, offer, upgrade_handler = decision.incoming, verdict.upgrade, None
+        incoming, upgrade, upgrade_handler = decision.incoming, verdict.upgrade, None
         if incoming.is_connect:
             return await self._tunnel_tcp(decision, verdict, receive)
         if verdict.compiled_route.route.upstream_http2:
             raise EnvoyUnavailable("only Envoy forwards to upstream_http2 routes, and it did not take this request")
-        take_over = _takeover_extension(incoming)["take_over"] if offer is not None else None
+        take_over = _takeover_extension(incoming)["take_over"] if upgrade is not None else None
         outgoing = await self.build_upstream_request(decision, verdict)
-        if offer is not None and take_over is not None:
+        if upgrade is not None and take_over is not None:
             # The default timeout limits the handshake only; a configured timeout also limits the upgraded connection.
             lifetime = None if outgoing.is_default_timeout else outgoing.timeout
-            upgrade_handler = partial(offer.run, take_over, self._response_header_filter(outgoing), lifetime)
+            upgrade_handler = partial(upgrade.run, take_over, self._response_header_filter(outgoing), lifetime)
         if upstream_oauth_settings(verdict.compiled_route.route) is not None:
             return await self._forward_with_token(context, decision, verdict, outgoing, receive, send)
         return await self._exchange(context, decision, outgoing, receive, send, upgrade_handler)

@@ -17,8 +17,8 @@ from proxy.upstreams.upstream_client import UpstreamClient
 class SharedResources:
     """Upstream connections, open streams and observers, which outlive configuration reloads.
 
-    `on_session_activity` is called with session id, time and host for each allowed request of a session.  The next
-    `forwarding_table` reuses unchanged entries of the current one.
+    `on_session_activity` is called with session id, time and host for each allowed request of a session.
+    `active_forwarding_table` is that of the current configuration; the next one reuses its unchanged entries.
     """
 
     decision_log: DecisionLog = field(default_factory=lambda: DecisionLog(lambda entries: None))
@@ -28,7 +28,7 @@ class SharedResources:
     broker: BrokerClient | None = None  # stores forms that are sent without a session; None: forms are not saved
     statistics: ActiveRouteStatistics = field(default_factory=ActiveRouteStatistics)
     disconnect_watches: DisconnectWatches = field(default_factory=DisconnectWatches)
-    forwarding_table: ForwardingTable | None = None
+    active_forwarding_table: ForwardingTable | None = None
     health: HealthChecks = field(init=False)
 
     def __post_init__(self) -> None:
@@ -36,7 +36,7 @@ class SharedResources:
 
     def reconfigure(self, options: Options, forwarding_table: ForwardingTable | None) -> None:
         """Switch to a configuration.  Must be called on the event loop."""
-        self.forwarding_table = forwarding_table
+        self.active_forwarding_table = forwarding_table
         self.upstream_client.reconfigure(options.dns_lookup_family)
         self.upstream_client.upstream_errors.clear()
         serves_routes = options.services in ("all", "proxy")

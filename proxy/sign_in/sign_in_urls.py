@@ -38,7 +38,7 @@ class SignInUrls:
         params = {
             "gate_redirect_uri": f"{scheme}://{host_port}{return_path}" if return_path else requested_url(incoming, scheme),
             "gate_attempt": attempt_id,
-            **_step_up_params(route),
+            **_requirement_params(route),
         }
         return self._signer.sign(self._sign_in_url, params, now), set_cookies
 
@@ -49,10 +49,10 @@ class SignInUrls:
         """
         params = {"gate_redirect_uri": redirect_uri, "gate_callback_uri": f"{origin}{ROUTE_CALLBACK_PATH}", "gate_programmatic": "true"}
         provider_params = {} if route is not None else _provider_params(providers)
-        return self._signer.sign(self._sign_in_url, params | _step_up_params(route) | provider_params, now)
+        return self._signer.sign(self._sign_in_url, params | _requirement_params(route) | provider_params, now)
 
 
-def _step_up_params(route: Route | None) -> dict[str, str]:
+def _requirement_params(route: Route | None) -> dict[str, str]:
     params: dict[str, str] = {}
     if route is not None and route.acr_values:
         params["gate_acr_values"] = " ".join(route.acr_values)
@@ -67,7 +67,7 @@ def _provider_params(providers: Iterable[str]) -> dict[str, str]:
 
 def step_up_challenge(route: Route, reason: str) -> str:
     """Return the WWW-Authenticate challenge for a client that needs a stronger sign-in of its user (RFC 9470)."""
-    params = {name.removeprefix("gate_"): value for name, value in _step_up_params(route).items() if name != "gate_providers"}
+    params = {name.removeprefix("gate_"): value for name, value in _requirement_params(route).items() if name != "gate_providers"}
     return challenge(error="insufficient_user_authentication", error_description=reason, **params)
 
 

@@ -118,15 +118,15 @@ class Cluster:
 class ClusterSelection:
     """Selection of an upstream for one request. Call `start` and then `finish`, once each."""
 
-    __slots__ = ("_cluster", "_fallback_host", "_key", "_member", "_tried")
+    __slots__ = ("_cluster", "_host_for_ip_members", "_key", "_member", "_tried")
 
-    def __init__(self, cluster: Cluster, key: bytes, *, fallback_host: bytes | None = None):
+    def __init__(self, cluster: Cluster, key: bytes, *, host_for_ip_members: bytes | None = None):
         """Select an upstream.
 
-        `fallback_host` is the Host for upstreams that are IP addresses, if requests carry the upstream's host name; None if all upstreams
-        get the same Host. Raises NoHealthyUpstream.
+        `host_for_ip_members` is the Host for upstreams that are IP addresses, if requests carry the upstream's host name; None if all
+        upstreams get the same Host. Raises NoHealthyUpstream.
         """
-        self._cluster, self._key, self._fallback_host = cluster, key, fallback_host
+        self._cluster, self._key, self._host_for_ip_members = cluster, key, host_for_ip_members
         self._tried: list[int] = [cluster.choose(key)]
         self._member = cluster.members[self._tried[0]]
 
@@ -155,8 +155,8 @@ class ClusterSelection:
         if not self.select_next():
             return False
         request.upstream = self.upstream
-        if self._fallback_host is not None:
-            request.headers = [(b"host", self.hostname or self._fallback_host), *request.headers[1:]]
+        if self._host_for_ip_members is not None:
+            request.headers = [(b"host", self.hostname or self._host_for_ip_members), *request.headers[1:]]
         return True
 
     def select_next(self) -> bool:

@@ -27,7 +27,7 @@ async def test_upstreams_are_checked_by_the_data_plane(tmp_path: Path, services:
         resources.reconfigure(options, state)
         assert resources.upstream_client.family == socket.AF_INET
         assert bool(resources.health._running) is is_checked
-        assert resources.forwarding_table is state, "the next one takes from it what is the same"
+        assert resources.active_forwarding_table is state, "the next one takes from it what is the same"
         resources.reconfigure(options, None)
         assert not resources.health._running
     finally:

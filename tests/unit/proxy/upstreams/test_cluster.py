@@ -59,7 +59,7 @@ def test_hash_key_is_sticky():
 
 def test_retry_tries_each_upstream_once_with_its_host():
     cluster = cluster_of(*NAMES)
-    selection = ClusterSelection(cluster, b"", fallback_host=b"incoming")
+    selection = ClusterSelection(cluster, b"", host_for_ip_members=b"incoming")
     selection.start()
     request, hosts = request_for(selection), [selection.hostname]
     while selection.move_to_next_member(request):
@@ -70,8 +70,8 @@ def test_retry_tries_each_upstream_once_with_its_host():
     assert sum(member.state.active for member in cluster.members) == 1
 
 
-def test_ip_address_gets_the_fallback_host():
-    selection = ClusterSelection(cluster_of("http://a.internal", "http://10.0.0.1"), b"", fallback_host=b"incoming")
+def test_ip_address_gets_the_incoming_host():
+    selection = ClusterSelection(cluster_of("http://a.internal", "http://10.0.0.1"), b"", host_for_ip_members=b"incoming")
     request = request_for(selection, b"a.internal")
     assert selection.move_to_next_member(request)
     assert request.headers[0] == (b"host", b"incoming")
@@ -100,7 +100,7 @@ async def test_connection_refusal_is_retried_at_another_upstream(method):
     async with RawUpstream(OK) as canary:
         cluster = cluster_of(gone.url, canary.url)
         for _ in range(4):
-            selection = ClusterSelection(cluster, b"", fallback_host=b"incoming")
+            selection = ClusterSelection(cluster, b"", host_for_ip_members=b"incoming")
             request = OutgoingRequest(selection.upstream, method, b"/", [(b"host", b"incoming")], selection=selection)
             exchange = await client.open(request)
             assert (await exchange.read_response())[0] == 200
