@@ -18,11 +18,11 @@ from authenticate.views.access_page import PAGE as ACCESS
 from authenticate.views.access_page import access
 from authenticate.views.api_endpoint import api
 from authenticate.views.callback import callback
+from authenticate.views.oauth.account_connection import change_connection, connection_callback, connection_client
 from authenticate.views.oauth.authorize import authorize
 from authenticate.views.oauth.device_page import device
 from authenticate.views.oauth.registration_endpoint import register
 from authenticate.views.oauth.token_endpoint import device_authorization, metadata, revoke, token
-from authenticate.views.oauth.upstream_connection import change_connection, connection_callback, connection_client
 from authenticate.views.portal_pages import CHANGE, ICONS, change_portal, icon, portal, portal_json, why
 from authenticate.views.profile_refresh import refresh
 from authenticate.views.programmatic_consent import programmatic_consent

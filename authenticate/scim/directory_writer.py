@@ -7,7 +7,7 @@ that another issuer pushed, with that issuer.  They are kept until they are push
 import structlog
 
 from authenticate.scim.resources import get_display_name, get_email
-from authorize.upstream.upstream_connections import delete_user_connections
+from authorize.upstream.account_connections import delete_user_connections
 from config.issuers import applies_to_issuer
 from config.provider_config import ProviderConfig
 from databroker.broker_client import BrokerClient

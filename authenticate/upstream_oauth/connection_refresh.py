@@ -10,7 +10,7 @@ import structlog
 
 from authenticate.provider.tokens.token_response import InvalidGrant, Tokens
 from authenticate.upstream_oauth.connection_service import UpstreamConnections
-from authorize.upstream.upstream_connections import LIFETIME, AccountConnection, UpstreamServer, log_removal
+from authorize.upstream.account_connections import LIFETIME, AccountConnection, UpstreamServer, log_removal
 from databroker.broker_client import BrokerClient, Edited, update
 from databroker.records import UPSTREAM_CONNECTION, UPSTREAM_REFRESH_REQUEST, Record, TokenRefreshRequest
 from foundation.backoff import backoff_delays

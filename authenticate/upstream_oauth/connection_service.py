@@ -10,7 +10,7 @@ import structlog
 from authenticate.provider.tokens.token_response import Tokens
 from authenticate.upstream_oauth.server_discovery import ServerEndpoints
 from authenticate.upstream_oauth.token_client import UpstreamTokenClient
-from authorize.upstream.upstream_connections import (
+from authorize.upstream.account_connections import (
     LIFETIME,
     AccountConnection,
     UpstreamServer,

@@ -13,7 +13,7 @@ from authenticate.provider.address_scope import AddressScope
 from authenticate.provider.discovery import is_secure_url
 from authenticate.provider.provider_http import ProviderHttp
 from authenticate.provider.single_flight_cache import SingleFlightCache
-from authorize.upstream.upstream_connections import UpstreamServer
+from authorize.upstream.account_connections import UpstreamServer
 from config.options import Options
 from foundation.errors import ProviderError
 

@@ -11,7 +11,7 @@ from authenticate.page_paths import CONNECTION_CALLBACK_PATH, CONNECTION_CLIENT_
 from authenticate.provider.tokens import token_response
 from authenticate.provider.tokens.token_response import Tokens
 from authenticate.upstream_oauth.server_discovery import ServerDiscovery, ServerEndpoints
-from authorize.upstream.upstream_connections import AccountConnection, UpstreamServer
+from authorize.upstream.account_connections import AccountConnection, UpstreamServer
 from config.options import Options
 from config.routes.route_upstream_oauth import BASIC
 from foundation.errors import ProviderError

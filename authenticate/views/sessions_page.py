@@ -10,7 +10,7 @@ from authenticate.portal.user_sessions import MAX_LISTED, list_user_sessions, ot
 from authenticate.service import AuthenticateService, page_context
 from authenticate.views import view_helpers
 from authenticate.views.actors import count_pending_requests
-from authenticate.views.oauth.upstream_connection import list_servers
+from authenticate.views.oauth.account_connection import list_servers
 from authenticate.views.portal_pages import STYLE, portal_files
 from authenticate.views.profile import build_user_profile
 from databroker.admin.record_details import format_claim

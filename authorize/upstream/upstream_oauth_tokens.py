@@ -15,8 +15,7 @@ import structlog
 
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import BEARER, Identity
-from authorize.upstream.identity_header_templates import Headers
-from authorize.upstream.upstream_connections import (
+from authorize.upstream.account_connections import (
     AccountConnection,
     UpstreamServer,
     connection_id,
@@ -24,6 +23,7 @@ from authorize.upstream.upstream_connections import (
     log_removal,
     upstream_server,
 )
+from authorize.upstream.identity_header_templates import Headers
 from config.options import Options
 from databroker.broker_client import BrokerClient
 from databroker.records import SESSION, UPSTREAM_CONNECTION, UPSTREAM_REFRESH_REQUEST, Record, TokenRefreshRequest

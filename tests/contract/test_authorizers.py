@@ -16,8 +16,8 @@ from authorize.policy.reasons import Reason
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.rpc.remote_authorizer import RemoteAuthorizer
 from authorize.service import AuthorizeService
+from authorize.upstream.account_connections import upstream_server
 from authorize.upstream.identity_headers import Headers
-from authorize.upstream.upstream_connections import upstream_server
 from authorize.upstream.upstream_oauth_tokens import token_hash
 from databroker.agent_records import AccessToken, AgentAuthorization
 from databroker.grants.grant_records import AccessGrant, UserGrants

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from django.apps import apps
 
-import authorize.upstream.upstream_connections  # noqa: F401 - its values are subclasses of RecordValue
+import authorize.upstream.account_connections  # noqa: F401 - its values are subclasses of RecordValue
 import databroker.grants.access_request_store
 import databroker.service_account_store  # noqa: F401
 from authenticate.oauth.oauth_records import ConsentRecord, RegisteredClient

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from authorize.upstream.upstream_connections import AccountConnection, UpstreamServer, connection_id, upstream_server
+from authorize.upstream.account_connections import AccountConnection, UpstreamServer, connection_id, upstream_server
 from config.options import Options
 from databroker.broker_client import BrokerClient
 from databroker.records import UPSTREAM_CONNECTION

@@ -12,7 +12,7 @@ from authenticate.step_up import StepUpRequest
 from authenticate.views import view_helpers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
 from authorize.protected_resources import ProtectedResource
-from authorize.upstream.upstream_connections import UpstreamServer
+from authorize.upstream.account_connections import UpstreamServer
 from databroker.records import SessionRecord
 from foundation.errors import BadRequest, ProviderError
 from foundation.web import responses

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from authenticate.upstream_oauth.connection_refresh import ConnectionRefresh
 from authenticate.upstream_oauth.connection_service import UpstreamConnections
-from authorize.upstream.upstream_connections import connection_id
+from authorize.upstream.account_connections import connection_id
 from databroker.records import UPSTREAM_CONNECTION, UPSTREAM_REFRESH_REQUEST, TokenRefreshRequest
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError

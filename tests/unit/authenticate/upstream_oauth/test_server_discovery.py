@@ -9,7 +9,7 @@ import pytest
 from authenticate.provider import address_scope
 from authenticate.upstream_oauth import server_discovery
 from authenticate.upstream_oauth.server_discovery import ServerDiscovery, ServerEndpoints, parse_resource_metadata, parse_server_metadata
-from authorize.upstream.upstream_connections import UpstreamServer
+from authorize.upstream.account_connections import UpstreamServer
 from foundation.errors import ProviderError
 from tests.support.authenticate_site import Clock
 from tests.support.connections import discovered, publish, routes, server_in

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from authenticate.provider.tokens.token_response import InvalidGrant
 from authenticate.upstream_oauth.token_client import UpstreamTokenClient
-from authorize.upstream.upstream_connections import UpstreamServer
+from authorize.upstream.account_connections import UpstreamServer
 from foundation.errors import ProviderError
 from tests.support.authenticate_site import Clock
 from tests.support.connections import a_connection, routes, server_in

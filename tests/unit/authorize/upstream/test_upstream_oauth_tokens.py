@@ -14,7 +14,7 @@ from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import Identity
 from authorize.policy.route_table import RouteTable
 from authorize.upstream import upstream_oauth_tokens
-from authorize.upstream.upstream_connections import connection_id
+from authorize.upstream.account_connections import connection_id
 from authorize.upstream.upstream_oauth_tokens import UpstreamOAuthTokens, token_hash
 from databroker.records import SESSION, UPSTREAM_CONNECTION, UPSTREAM_REFRESH_REQUEST, SessionRecord
 from databroker.replica import Replica

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from authorize.upstream.upstream_connections import (
+from authorize.upstream.account_connections import (
     AccountConnection,
     UpstreamServer,
     UpstreamServers,

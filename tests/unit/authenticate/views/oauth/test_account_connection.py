@@ -12,7 +12,7 @@ from asgiref.sync import sync_to_async
 from structlog.testing import capture_logs
 
 from authenticate.provider import address_scope
-from authorize.upstream.upstream_connections import UpstreamServers
+from authorize.upstream.account_connections import UpstreamServers
 from databroker.audit_log import AuditAction
 from databroker.models import AuditEntry
 from databroker.records import UPSTREAM_CONNECTION

@@ -19,7 +19,7 @@ from authenticate.views import view_helpers
 from authenticate.views.oauth.agent_sign_in import BACK, CONNECT_AGAIN, continue_at_provider, start_connection, unavailable_page
 from authenticate.views.oauth.authorize import deny
 from authenticate.views.oauth.oauth_responses import unique_params
-from authorize.upstream.upstream_connections import UpstreamServer, upstream_server
+from authorize.upstream.account_connections import UpstreamServer, upstream_server
 from databroker.audit_log import AuditAction, connection_entry
 from databroker.records import SessionRecord
 from foundation.errors import ProviderError
