@@ -1,8 +1,9 @@
-"""Authorization of an agent: the part of a session record that an OAuth client's tokens refer to."""
+"""Authorization of an agent: the part of a session record that an OAuth client's tokens refer to, and what lists of sessions show of it."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Self
 
 # The newest access tokens of a session: one, and the one before it until it expires.
@@ -99,3 +100,29 @@ class AgentAuthorization:
         if not all(math.isfinite(number) for number in (found.authorized_at, found.lifetime_seconds)):
             raise ValueError("an agent's session needs a start and a lifetime")
         return found
+
+
+class SessionKind(StrEnum):
+    BROWSER = "browser"
+    AGENT = "agent"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClient:
+    """Client of a session: a browser, or the OAuth client with the resource and the scopes of its tokens."""
+
+    kind: SessionKind = SessionKind.BROWSER
+    client_id: str = ""
+    resource: str = ""
+    scopes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> "SessionClient":
+        """Return the client in the data of a session record.  Malformed values are left out, because the session is listed anyway."""
+        if (agent := data.get("agent")) is None:
+            return cls()
+        fields = agent if isinstance(agent, Mapping) else {}
+        scopes = fields.get("scopes")
+        listed = scopes if isinstance(scopes, list | tuple) else ()
+        client_id, resource = (str(fields.get(name) or "") for name in ("client_id", "resource"))
+        return cls(SessionKind.AGENT, client_id, resource, tuple(map(str, listed)))

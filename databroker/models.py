@@ -10,7 +10,7 @@ from typing import Any
 from django.db import models
 from django.utils import timezone
 
-from databroker.session_kinds import SessionKind
+from databroker.agent_records import SessionKind
 from foundation.email_address import unambiguous_name
 
 # "<provider>/<subject>"; OpenID Connect allows a subject of 255 characters.

@@ -14,11 +14,11 @@ from authenticate.api.api_types import PageQuery, PlainText, RequestModel, Respo
 from authenticate.api.cursors import decode_cursor, encode_cursor
 from config.options import Options
 from databroker.admin import row_search
+from databroker.agent_records import SessionClient, SessionKind
 from databroker.audit_log import AuditAction, name_in_claims
 from databroker.end_sessions import end_sessions, end_sessions_for_user, live_linked_session_ids
 from databroker.models import Session, User
 from databroker.records import SESSION, Record
-from databroker.session_kinds import SessionClient, SessionKind
 
 LIST_NAME = "sessions"
 ID = r"[A-Za-z0-9_-]{1,128}"

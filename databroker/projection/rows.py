@@ -9,10 +9,10 @@ from typing import Any
 from django.db import Error, connection, models, transaction
 
 from config.issuers import applies_to_issuer
+from databroker.agent_records import SessionClient
 from databroker.claims import ProviderClaims
 from databroker.models import MAX_ID_LENGTH, DirectoryRun, Group, Membership, ServiceAccount, Session, User
 from databroker.records import Record, issuer_in
-from databroker.session_kinds import SessionClient
 from foundation.email_address import canonical_email, display_name
 from foundation.errors import BrokerError
 

@@ -34,7 +34,7 @@ GUARDS = {
     "authorize.policy.paths": "canonical interpretations",
     "authorize.rpc": "check_attributes ext_authz remote_authorizer",
     "authorize.timeline": "timeline_filters timeline_pages",
-    "authorize.upstream": "cloud_serverless identity_header_templates identity_headers provider_token_headers account_connections "
+    "authorize.upstream": "account_connections cloud_serverless identity_header_templates identity_headers provider_token_headers "
     "upstream_credentials upstream_oauth_tokens",
     "config": "config_watcher file_forms issuers lint loader options provider_config validation",
     "config.fields": "basic_types cloud_service_account color header_fields image setting_files",

@@ -143,3 +143,16 @@ async def authorized(site: Site, browser: Browser | None = None, **changed: str)
     response, tokens = await post(site, TOKEN, token_form(code, **named))
     assert response.status == 200, response.text
     return tokens
+
+
+async def start_device(site: Site, **changed: str) -> dict[str, Any]:
+    """Request a device authorization, and return the response."""
+    response, body = await post(site, START_DEVICE, device_form(**changed))
+    assert response.status == 200, response.text
+    return body
+
+
+async def sign_in_browser(site: Site, sub: str = "alice") -> Browser:
+    browser = site.browser()
+    await browser.sign_in(sub)
+    return browser

@@ -1,11 +1,10 @@
 """MCP server of the official SDK, as a child process: tools, resources and prompts."""
 
 import asyncio
-import socket
 import sys
 from typing import Any, Self
 
-from tests.support.children import free_port
+from tests.support.children import free_port, is_open
 from tests.support.fork_server import python
 
 
@@ -22,18 +21,11 @@ class McpServer:
         return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
-        self.child.wait_for(self._answers, "the MCP server listens")
+        self.child.wait_for(lambda: is_open(self.port), "the MCP server listens")
         return self
 
     def __exit__(self, *error: object) -> None:
         self.child.__exit__(*error)
-
-    def _answers(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port), 1).close()
-        except OSError:
-            return False
-        return True
 
 
 def build(mode: str) -> Any:

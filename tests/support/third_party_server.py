@@ -4,7 +4,6 @@ Each authorization request is allowed for a new account: account-1, account-2, a
 """
 
 import secrets
-import socket
 import sys
 import time
 from typing import Any, Self
@@ -12,7 +11,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from tests.support.children import free_port
+from tests.support.children import free_port, is_open
 from tests.support.fork_server import python
 
 CLIENT_ID, CLIENT_SECRET = "gate-at-the-third-party", "a secret of gate at the third party"
@@ -54,18 +53,11 @@ class ThirdPartyServer:
         return received
 
     def __enter__(self) -> Self:
-        self.child.wait_for(self._answers, "the third-party server listens")
+        self.child.wait_for(lambda: is_open(self.port), "the third-party server listens")
         return self
 
     def __exit__(self, *error: object) -> None:
         self.child.__exit__(*error)
-
-    def _answers(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port), 1).close()
-        except OSError:
-            return False
-        return True
 
 
 def build(url: str, redirect_uris: list[str]) -> Any:

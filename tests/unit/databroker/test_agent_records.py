@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from databroker.agent_records import AccessToken, AgentAuthorization, AuthorizationCode
+from databroker.agent_records import AccessToken, AgentAuthorization, AuthorizationCode, SessionClient, SessionKind
 from databroker.records import SESSION, Record, SessionRecord
 
 CODE = AuthorizationCode("c" * 64, 60.0, "https://client.example.com/cb", "challenge", 30.0)
@@ -22,6 +22,7 @@ AGENT = AgentAuthorization(
 )
 BROWSER = SessionRecord("id", "oidc/alice", "alice", "oidc", 1.0, 2.0)
 AGENT_SESSION = SessionRecord("id", "oidc/alice", "alice", "oidc", 1.0, 2.0, agent=AGENT)
+LISTED = {"client_id": "build-agent", "client_name": "Build", "resource": "https://mcp.example.com/mcp", "scopes": ["read", "write"]}
 
 
 def record(data: dict[str, Any]) -> Record:
@@ -60,3 +61,18 @@ def test_malformed_authorizations_make_no_session(change: dict[str, Any]) -> Non
     data = AGENT_SESSION.to_data()
     assert SessionRecord.parse(record({**data, "agent": {**data["agent"], **change}})) is None
     assert SessionRecord.parse(record({**data, "agent": {}})) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "client"),
+    [
+        ({}, SessionClient()),
+        ({"agent": None}, SessionClient(SessionKind.BROWSER)),
+        ({"agent": LISTED}, SessionClient(SessionKind.AGENT, "build-agent", "https://mcp.example.com/mcp", ("read", "write"))),
+        ({"agent": {**LISTED, "scopes": None, "resource": None}}, SessionClient(SessionKind.AGENT, "build-agent")),
+        ({"agent": {**LISTED, "scopes": "read", "resource": ""}}, SessionClient(SessionKind.AGENT, "build-agent")),
+        ({"agent": "x"}, SessionClient(SessionKind.AGENT)),
+    ],
+)
+def test_client_of_a_session(data: dict[str, Any], client: SessionClient) -> None:
+    assert SessionClient.from_data(data) == client

@@ -23,21 +23,11 @@ from tests.support.agents import (
     poll_form,
     post,
     refresh_form,
+    sign_in_browser,
+    start_device,
     token_form,
 )
-from tests.support.authenticate_site import ORIGIN, Browser, Site
-
-
-async def started(site: Site, **changed: str) -> dict[str, Any]:
-    response, body = await post(site, START_DEVICE, device_form(**changed))
-    assert response.status == 200, response.text
-    return body
-
-
-async def signed_in(site: Site, sub: str = "alice") -> Browser:
-    browser = site.browser()
-    await browser.sign_in(sub)
-    return browser
+from tests.support.authenticate_site import ORIGIN, Site
 
 
 async def poll(site: Site, device: dict[str, Any], **changed: str) -> dict[str, Any]:
@@ -83,7 +73,7 @@ async def test_refused_requests(agent_site: Site, changed: dict[str, str], error
 
 
 async def test_tokens_after_the_approval(agent_site: Site) -> None:
-    device, browser = await started(agent_site), await signed_in(agent_site)
+    device, browser = await start_device(agent_site), await sign_in_browser(agent_site)
     assert (await poll(agent_site, device))["error"] == "authorization_pending"
     assert (await allow_device(agent_site, browser, device["user_code"])).status == 200
     tokens = await poll(agent_site, device)
@@ -99,7 +89,7 @@ async def test_tokens_after_the_approval(agent_site: Site) -> None:
 
 
 async def test_device_that_polls_too_often_slows_down(agent_site: Site) -> None:
-    device = await started(agent_site)
+    device = await start_device(agent_site)
     answers = []
     for seconds in (0, 5, 1, 6, 10, 14, 15):
         agent_site.clock.ahead += seconds
@@ -111,7 +101,7 @@ async def test_device_that_polls_too_often_slows_down(agent_site: Site) -> None:
 
 
 async def test_denial(agent_site: Site) -> None:
-    device, browser = await started(agent_site), await signed_in(agent_site)
+    device, browser = await start_device(agent_site), await sign_in_browser(agent_site)
     action, fields = form_of(await enter_code(browser, device["user_code"]))
     page = await browser.post(action, {**fields, "decision": "deny"})
     assert (page.status, "not connected" in page.text) == (200, True)
@@ -121,7 +111,7 @@ async def test_denial(agent_site: Site) -> None:
 
 
 async def test_codes_expire(agent_site: Site) -> None:
-    device, browser = await started(agent_site), await signed_in(agent_site)
+    device, browser = await start_device(agent_site), await sign_in_browser(agent_site)
     agent_site.clock.ahead += 600
     assert (await poll(agent_site, device))["error"] == "expired_token"
     assert "not valid" in (await enter_code(browser, device["user_code"])).text
@@ -130,8 +120,8 @@ async def test_codes_expire(agent_site: Site) -> None:
 
 
 async def test_approval_expires_with_the_codes(agent_site: Site) -> None:
-    device = await started(agent_site)
-    await allow_device(agent_site, await signed_in(agent_site), device["user_code"])
+    device = await start_device(agent_site)
+    await allow_device(agent_site, await sign_in_browser(agent_site), device["user_code"])
     agent_site.clock.ahead += 600
     assert (await poll(agent_site, device))["error"] == "expired_token"
     assert await agent_sessions(agent_site) == []
@@ -151,15 +141,15 @@ async def test_approval_expires_with_the_codes(agent_site: Site) -> None:
     ],
 )
 async def test_refused_polls(agent_site: Site, changed: dict[str, str], error: str) -> None:
-    device = await started(agent_site)
-    await allow_device(agent_site, await signed_in(agent_site), device["user_code"])
+    device = await start_device(agent_site)
+    await allow_device(agent_site, await sign_in_browser(agent_site), device["user_code"])
     assert (await poll(agent_site, device, **changed))["error"] == error
     assert "access_token" in await poll(agent_site, device), "a mistake costs the device nothing"
 
 
 async def test_altered_device_code(agent_site: Site) -> None:
-    device = await started(agent_site)
-    await allow_device(agent_site, await signed_in(agent_site), device["user_code"])
+    device = await start_device(agent_site)
+    await allow_device(agent_site, await sign_in_browser(agent_site), device["user_code"])
     code = device["device_code"]
     altered = code[:-1] + ("A" if code[-1] != "A" else "B")
     for invalid in (altered, code.replace("gate_dc_", "gate_ac_")):
@@ -170,8 +160,8 @@ async def test_altered_device_code(agent_site: Site) -> None:
 
 
 async def test_device_code_is_no_authorization_code(agent_site: Site) -> None:
-    device = await started(agent_site)
-    await allow_device(agent_site, await signed_in(agent_site), device["user_code"])
+    device = await start_device(agent_site)
+    await allow_device(agent_site, await sign_in_browser(agent_site), device["user_code"])
     for named in ({}, {"redirect_uri": ""}, {"redirect_uri": "", "code_verifier": ""}):
         _, body = await post(agent_site, TOKEN, token_form(device["device_code"], client_id=DEVICE_CLIENT, **named))
         assert body["error"] in ("invalid_grant", "invalid_request")
@@ -179,8 +169,8 @@ async def test_device_code_is_no_authorization_code(agent_site: Site) -> None:
 
 
 async def test_second_redemption_revokes_the_first(agent_site: Site) -> None:
-    device = await started(agent_site)
-    await allow_device(agent_site, await signed_in(agent_site), device["user_code"])
+    device = await start_device(agent_site)
+    await allow_device(agent_site, await sign_in_browser(agent_site), device["user_code"])
     tokens = await poll(agent_site, device)
     assert (await poll(agent_site, device))["error"] == "invalid_grant"
     assert await agent_sessions(agent_site) == []
@@ -190,15 +180,15 @@ async def test_second_redemption_revokes_the_first(agent_site: Site) -> None:
 
 
 async def test_concurrent_polls_get_one_pair_of_tokens(agent_site: Site) -> None:
-    device = await started(agent_site)
-    await allow_device(agent_site, await signed_in(agent_site), device["user_code"])
+    device = await start_device(agent_site)
+    await allow_device(agent_site, await sign_in_browser(agent_site), device["user_code"])
     answers = await asyncio.gather(*(poll(agent_site, device) for _ in range(4)))
     assert sum("access_token" in answer for answer in answers) <= 1
 
 
 async def test_approval_at_the_same_moment_as_a_poll(agent_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """A poll that has read the record before the approval must not write over it."""
-    device, browser = await started(agent_site), await signed_in(agent_site)
+    device, browser = await start_device(agent_site), await sign_in_browser(agent_site)
     get, is_first = agent_site.broker.get, [True]
 
     async def get_then_approve(type: str, id: str) -> Any:
@@ -212,8 +202,8 @@ async def test_approval_at_the_same_moment_as_a_poll(agent_site: Site, monkeypat
 
 
 async def test_session_that_ended_before_the_redemption(agent_site: Site) -> None:
-    device = await started(agent_site)
-    await allow_device(agent_site, await signed_in(agent_site), device["user_code"])
+    device = await start_device(agent_site)
+    await allow_device(agent_site, await sign_in_browser(agent_site), device["user_code"])
     (session,) = await agent_sessions(agent_site)
     await agent_site.broker.delete(SESSION, session.id)
     assert (await poll(agent_site, device))["error"] == "invalid_grant"

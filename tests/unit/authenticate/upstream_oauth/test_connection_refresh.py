@@ -47,13 +47,6 @@ class Stage:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[FakeIdP]:
-    running = await FakeIdP.started()
-    yield running
-    await running.stop()
-
-
-@pytest.fixture
 async def stage(tmp_path: Path, server: FakeIdP) -> AsyncIterator[Stage]:
     stage = Stage(tmp_path, server)
     yield stage

@@ -1,6 +1,5 @@
 """Endpoints that third-party servers name: followed where they are sound, and nowhere else."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +28,6 @@ METADATA = {
 @pytest.fixture(autouse=True)
 def _no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(address_scope, "_is_local_address", lambda address: address.is_loopback)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeIdP]:
-    running = await FakeIdP.started()
-    yield running
-    await running.stop()
 
 
 def prepared(directory: Path, server: FakeIdP, **changes: Any) -> tuple[ServerDiscovery, UpstreamServer]:

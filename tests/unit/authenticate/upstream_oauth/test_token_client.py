@@ -1,7 +1,6 @@
 """Token and revocation requests to the authorization servers of third-party MCP servers."""
 
 import base64
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,6 @@ from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, Answer, FakeIdP
 from tests.support.options import make_options
 
 TOKENS = {"access_token": "a", "refresh_token": "r", "token_type": "Bearer", "expires_in": 60}
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeIdP]:
-    running = await FakeIdP.started()
-    yield running
-    await running.stop()
 
 
 async def client_for(directory: Path, server: FakeIdP, **changes: Any) -> tuple[UpstreamTokenClient, UpstreamServer]:

@@ -16,28 +16,16 @@ from tests.support.agents import (
     DEVICE_PAGE,
     RESOURCE,
     SETTINGS,
-    START_DEVICE,
     TOKEN,
     allow_device,
-    device_form,
     enter_code,
     form_of,
     poll_form,
     post,
+    sign_in_browser,
+    start_device,
 )
-from tests.support.authenticate_site import ORIGIN, Browser, Site
-
-
-async def started(site: Site, **changed: str) -> dict[str, Any]:
-    response, body = await post(site, START_DEVICE, device_form(**changed))
-    assert response.status == 200, response.text
-    return body
-
-
-async def signed_in(site: Site, sub: str = "alice") -> Browser:
-    browser = site.browser()
-    await browser.sign_in(sub)
-    return browser
+from tests.support.authenticate_site import ORIGIN, Site
 
 
 async def states(site: Site) -> list[str]:
@@ -45,7 +33,7 @@ async def states(site: Site) -> list[str]:
 
 
 async def test_confirmation_page_names_everything(agent_site: Site) -> None:
-    device, browser = await started(agent_site), await signed_in(agent_site)
+    device, browser = await start_device(agent_site), await sign_in_browser(agent_site)
     page = await enter_code(browser, device["user_code"].lower().replace("-", " "))
     assert page.status == 200
     text = html.unescape(page.text)
@@ -62,7 +50,7 @@ async def test_confirmation_page_names_everything(agent_site: Site) -> None:
 
 
 async def test_link_with_the_code_only_fills_in_the_form(agent_site: Site) -> None:
-    device, browser = await started(agent_site), await signed_in(agent_site)
+    device, browser = await start_device(agent_site), await sign_in_browser(agent_site)
     for query in ("", "&decision=allow", "&decision=allow&_gate_csrf=x"):
         page = await browser.get(f"{device['verification_uri_complete']}{query}")
         assert page.status == 200
@@ -72,7 +60,7 @@ async def test_link_with_the_code_only_fills_in_the_form(agent_site: Site) -> No
 
 
 async def test_sign_in_returns_to_the_code(agent_site: Site) -> None:
-    device, browser = await started(agent_site), agent_site.browser()
+    device, browser = await start_device(agent_site), agent_site.browser()
     for method in ("GET", "POST"):
         form = {"user_code": device["user_code"], "decision": "allow"} if method == "POST" else None
         response = await browser.get(device["verification_uri_complete"], method=method, form=form)
@@ -84,7 +72,7 @@ async def test_sign_in_returns_to_the_code(agent_site: Site) -> None:
 
 
 async def test_decision_needs_the_csrf_token_of_the_session(agent_site: Site) -> None:
-    device, browser, other = await started(agent_site), await signed_in(agent_site), await signed_in(agent_site, "bob")
+    device, browser, other = await start_device(agent_site), await sign_in_browser(agent_site), await sign_in_browser(agent_site, "bob")
     _, stolen = form_of(await other.get(DEVICE_PAGE))
     for form in ({}, {"_gate_csrf": "x"}, stolen):
         page = await browser.post(DEVICE_PAGE, {**form, "user_code": device["user_code"], "decision": "allow"})
@@ -94,14 +82,14 @@ async def test_decision_needs_the_csrf_token_of_the_session(agent_site: Site) ->
 
 @pytest.mark.parametrize("decision", ["", "ALLOW", "allow "])
 async def test_only_the_button_allows(agent_site: Site, decision: str) -> None:
-    device, browser = await started(agent_site), await signed_in(agent_site)
+    device, browser = await start_device(agent_site), await sign_in_browser(agent_site)
     action, fields = form_of(await enter_code(browser, device["user_code"]))
     page = await browser.post(action, {**fields, "decision": decision})
     assert (page.status, "Build box" in page.text) == (200, True)
 
 
 async def test_invalid_codes(agent_site: Site) -> None:
-    device, browser = await started(agent_site), await signed_in(agent_site)
+    device, browser = await start_device(agent_site), await sign_in_browser(agent_site)
     for code in ("BBBB-BBBB", '"><script>', "", "x" * 5000):
         page = await enter_code(browser, code)
         assert (page.status, "not valid" in page.text, "<script>" in page.text) == (400, True, False)
@@ -109,13 +97,13 @@ async def test_invalid_codes(agent_site: Site) -> None:
         await enter_code(browser, "BBBB-BBBB")
     page = await enter_code(browser, device["user_code"])
     assert (page.status, "Too many codes" in page.text) == (429, True)
-    assert (await enter_code(await signed_in(agent_site, "bob"), device["user_code"])).status == 429, "of the same network"
+    assert (await enter_code(await sign_in_browser(agent_site, "bob"), device["user_code"])).status == 429, "of the same network"
     agent_site.clock.ahead += 599
     assert await states(agent_site) == ["pending"]
 
 
 async def test_approval_is_in_audit_log_and_sessions_page(agent_site: Site) -> None:
-    device, browser = await started(agent_site), await signed_in(agent_site)
+    device, browser = await start_device(agent_site), await sign_in_browser(agent_site)
     page = await allow_device(agent_site, browser, device["user_code"])
     assert (page.status, "The device is connected" in page.text) == (200, True)
     assert await states(agent_site) == ["approved"]
@@ -126,14 +114,14 @@ async def test_approval_is_in_audit_log_and_sessions_page(agent_site: Site) -> N
 
 
 async def test_other_account_at_the_provider_gets_nothing(agent_site: Site) -> None:
-    device, browser = await started(agent_site), await signed_in(agent_site)
+    device, browser = await start_device(agent_site), await sign_in_browser(agent_site)
     page = await allow_device(agent_site, browser, device["user_code"], sub="bob")
     assert (page.status, "another user" in page.text) == (403, True)
     assert await states(agent_site) == ["pending"]
 
 
 async def test_decision_in_another_tab_ends_the_session(agent_site: Site) -> None:
-    device, browser, other = await started(agent_site), await signed_in(agent_site), await signed_in(agent_site, "bob")
+    device, browser, other = await start_device(agent_site), await sign_in_browser(agent_site), await sign_in_browser(agent_site, "bob")
     action, fields = form_of(await enter_code(browser, device["user_code"]))
     to_provider = await browser.post(action, {**fields, "decision": "allow"})
     action, fields = form_of(await enter_code(other, device["user_code"]))
@@ -147,10 +135,10 @@ async def test_decision_in_another_tab_ends_the_session(agent_site: Site) -> Non
 @pytest.mark.parametrize("settings", [{"policy": SETTINGS["policy"][1:]}, {"oauth_clients": CLIENTS[:2]}])
 async def test_configuration_changed(agent_site: Site, tmp_path: Path, idp: Any, django_pages: Any, settings: dict[str, Any]) -> None:
     """The code was issued by the configuration before; the same store and key."""
-    device = await started(agent_site)
+    device = await start_device(agent_site)
     changed = Site(tmp_path, idp, django_pages, **{**SETTINGS, **settings})
     changed.service.agents.devices._broker = agent_site.broker
-    page = await enter_code(await signed_in(changed), device["user_code"])
+    page = await enter_code(await sign_in_browser(changed), device["user_code"])
     assert (page.status, "no longer configured" in page.text) == (400, True)
     await changed.service.stop()
 
@@ -158,7 +146,7 @@ async def test_configuration_changed(agent_site: Site, tmp_path: Path, idp: Any,
 async def test_step_up_of_the_route_is_required(tmp_path: Path, idp: Any, django_pages: Any) -> None:
     routes = [{**SETTINGS["policy"][0], "acr_values": ["mfa"]}, *SETTINGS["policy"][1:]]
     site = Site(tmp_path, idp, django_pages, **{**SETTINGS, "policy": routes})
-    device, browser = await started(site), await signed_in(site)
+    device, browser = await start_device(site), await sign_in_browser(site)
     response = await enter_code(browser, device["user_code"])
     assert response.status == 303
     query = parse_qs(urlsplit(response.headers["location"]).query)
