@@ -1,8 +1,10 @@
 """Service account loader: build the identity of a token from the data broker's record."""
 
+import hmac
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from authorize.policy.identity import Identity
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
@@ -43,19 +45,19 @@ class ServiceAccountLoader:
         """Return the identity of a token.  Raises BrokerError."""
         if not (name := parse_name(token)):
             return InvalidToken(MALFORMED_SECRET)
-        return await self._identify(name, lambda account: _secret_matches(token, account, now), now)
+        return await self._identify(name, partial(verify_token, token), now)
 
     async def identify_holder(self, name: str, secret_hash: str, now: float) -> Identity | InvalidToken:
         """Return the identity of an account whose access token was issued for the secret with this hash.  Raises BrokerError."""
-        return await self._identify(name, lambda account: is_current_secret(secret_hash, account, now), now)
+        return await self._identify(name, partial(hmac.compare_digest, secret_hash), now)
 
-    async def _identify(self, name: str, has_secret: Callable[[ServiceAccountRecord], bool], now: float) -> Identity | InvalidToken:
+    async def _identify(self, name: str, matches: Callable[[str], bool], now: float) -> Identity | InvalidToken:
         known: _LoadedAccount | InvalidToken | None = self._known.get(name)
         if not isinstance(known, _LoadedAccount) or now >= known.identity.expires_at or not self._is_current(name, known):
             known = await self._load(name, now)
         if isinstance(known, InvalidToken):
             return known
-        if not has_secret(known.account):
+        if not is_current_secret(matches, known.account, now):
             return InvalidToken(f"service account {name}: it has another secret")
         return known.identity
 
@@ -104,7 +106,8 @@ async def find_account(token: str, broker: BrokerClient, now: float) -> ServiceA
     read = await _read(name, broker.get, now)
     if isinstance(read, InvalidToken):
         return read
-    return read.account if _secret_matches(token, read.account, now) else InvalidToken(f"service account {name}: it has another secret")
+    is_current = is_current_secret(partial(verify_token, token), read.account, now)
+    return read.account if is_current else InvalidToken(f"service account {name}: it has another secret")
 
 
 async def load_account_identity(user_id: str, broker: BrokerClient, now: float) -> Identity | None:
@@ -152,12 +155,6 @@ async def _load_creators(account: ServiceAccountRecord, get: ReadRecord) -> tupl
 
 
 # enforcement-point: Authorization server: Access tokens end with the secret of their service account
-def is_current_secret(secret_hash: str, account: ServiceAccountRecord, now: float) -> bool:
-    """Return whether this is the hash of the account's secret, or of the previous one during its overlap."""
-    return secret_hash == account.secret_hash or (secret_hash == account.previous_secret_hash and now < account.previous_secret_expires_at)
-
-
-def _secret_matches(token: str, account: ServiceAccountRecord, now: float) -> bool:
-    return verify_token(token, account.secret_hash) or (
-        now < account.previous_secret_expires_at and verify_token(token, account.previous_secret_hash)
-    )
+def is_current_secret(matches: Callable[[str], bool], account: ServiceAccountRecord, now: float) -> bool:
+    """Return whether `matches` accepts the hash of the account's secret, or that of the previous one during its overlap."""
+    return matches(account.secret_hash) or (now < account.previous_secret_expires_at and matches(account.previous_secret_hash))
