@@ -64,6 +64,8 @@ def _check_client(settings: "UpstreamOAuthSettings") -> Iterator[Finding]:
     if sum(url is not None for url in endpoints.values()) == 1:
         present, absent = sorted(endpoints, key=lambda key: endpoints[key] is None)
         yield (present,), f"needs {absent} too. Without both, gate discovers them"
+    if settings.client_secret is not None and not any(endpoints.values()) and settings.issuer is None:
+        yield ("issuer",), "is required with a client secret: otherwise the upstream names the authorization server that gets it"
     if settings.revocation_url is not None and not any(endpoints.values()):
         yield ("revocation_url",), "has no effect without authorization_url and token_url: gate discovers the endpoints"
 
