@@ -1,4 +1,4 @@
-"""What an access request is for: a route, or one tool of an MCP server."""
+"""Subject of an access request: a route, or one tool of an MCP server."""
 
 from authorize.policy.compiled_route import route_name
 from config.routes.route import Route

@@ -100,7 +100,7 @@ class ConnectionRefresh:
     async def _save(self, id: str, server: UpstreamServer, before: AccountConnection, tokens: Tokens) -> None:
         """Write the new tokens, also after a short failure of the store, because the server may no longer accept the old ones.
 
-        If the user has disconnected meanwhile, they are revoked.
+        If the user has disconnected during the refresh, they are revoked.
         """
         renewed = replace(
             before,

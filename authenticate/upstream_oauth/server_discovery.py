@@ -1,7 +1,7 @@
 """Endpoints of the authorization servers of third-party MCP servers: configured, or discovered (RFC 9728, RFC 8414).
 
 The server names its authorization server, which names its endpoints.  So that they can't make gate send requests into an internal network
-(SSRF), the address that was checked is the one that is dialled: a public one, or one of the kinds at which the server itself responds.
+(SSRF), gate dials only addresses that it has checked: public ones, or those of the kind (loopback, private) of the server's own address.
 """
 
 from collections.abc import Callable, Mapping

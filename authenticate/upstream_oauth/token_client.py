@@ -34,11 +34,11 @@ class UpstreamTokenClient:
         return f"{self._origin}{CONNECTION_CALLBACK_PATH}{server.callback_name}"
 
     def client_id(self, server: UpstreamServer) -> str:
-        """Return gate's client id at the server: the one that it issued, else the URL of gate's metadata document."""
+        """Return gate's client id at the server: the issued id, else the URL of gate's metadata document."""
         return server.settings.client_id or f"{self._origin}{CONNECTION_CLIENT_PATH}{server.callback_name}"
 
     def client_document(self, server: UpstreamServer) -> dict[str, Any]:
-        """Return gate's client ID metadata document.  Each server has one of its own, with one redirect URI."""
+        """Return gate's client ID metadata document.  Each server has a separate document, with one redirect URI."""
         return {
             "client_id": self.client_id(server),
             "client_name": f"gate at {urlsplit(self._origin).netloc}",

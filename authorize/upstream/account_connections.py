@@ -17,7 +17,7 @@ from databroker.broker_client import BrokerClient, iter_records
 from databroker.end_sessions import user_key
 from databroker.records import UPSTREAM_CONNECTION, Record, RecordValue, SessionRecord
 
-# Seconds after the last new token.  A connection that nobody uses ends.
+# Seconds after the last new token.  An unused connection ends.
 LIFETIME = 180 * 24 * 3600.0
 REFRESH_MARGIN_SECONDS = 30.0  # or a quarter of the lifetime if that is shorter, because the upstream needs time to use the token
 

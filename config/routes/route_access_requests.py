@@ -63,7 +63,7 @@ def check_access_requests(route: "Route") -> Iterator[Finding]:
 
 
 def parse_tools(value: Any) -> tuple[str, ...]:
-    """Parse names and patterns of tools, in which `*` stands for any characters."""
+    """Parse names and patterns of tools, in which `*` matches any characters."""
     tools = tuple(dict.fromkeys(text_list(value)))
     if not 0 < len(tools) <= MAX_TOOLS:
         raise ValueError(f"must have from 1 to {MAX_TOOLS} entries")

@@ -82,7 +82,7 @@ class McpSettings(Settings):
     )
     upstream_oauth: UpstreamOAuthSettings | None = Field(
         None,
-        description="The upstream is a third-party server with an authorization server of its own. Users connect their accounts once, and "
+        description="The upstream is a third-party server that has its own authorization server. Users connect their accounts once, and "
         "gate forwards each user's access token. `{}` discovers the authorization server. Service accounts cannot use the route.",
         examples=[
             {

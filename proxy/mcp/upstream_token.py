@@ -14,7 +14,7 @@ class TokenRejected(UpstreamError):
 
 # enforcement-point: Upstream requests: Challenges of third-party MCP servers
 class TokenResponseFilter:
-    """ASGI `send` without the challenges of the server, because they are for gate: a client would ask for a token of its own.
+    """ASGI `send` that removes the challenges of the server: they are for gate, and a client would request a token for itself.
 
     Raises TokenRejected in place of a 401.
     """

@@ -309,7 +309,7 @@ def _flood() -> Outcome:
 
 
 def _together(stage: AgentStage, requests: Sequence[tuple[str, dict[str, str]]]) -> list[tuple[int, dict[str, Any]]]:
-    """Send forms (path, fields) at once, each over a connection of its own."""
+    """Send forms (path, fields) at once, each over a separate connection."""
 
     def send(request: tuple[str, dict[str, str]]) -> tuple[int, dict[str, Any]]:
         connections = Connections(stage.gate.port, stage.tls)
@@ -351,7 +351,7 @@ def _expect_single_issue(stage: AgentStage, answers: list[tuple[int, dict[str, A
 
 
 def _revoked_among(form: Callable[..., dict[str, str]]) -> Outcome:
-    """Revoke a grant while its client refreshes, or redeems the code again: nothing that was issued meanwhile works."""
+    """Revoke a grant while its client refreshes, or redeems the code again: no token that was issued during it works."""
     stage = agent_stage()
     first = _code_form(stage)
     status, tokens = stage.post("token", **first)

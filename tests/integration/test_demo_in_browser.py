@@ -162,7 +162,7 @@ async def test_agent_connects_by_the_url_that_is_printed(demo: RunningDemo, brow
         browser.wait_for_url(demo.ports.url(AUTHENTICATE_HOST, "/.gate/oauth/authorize"))
         browser.picture("agent-consent")
         browser.click('button[value="allow"]')
-        pick(browser, demo, user)  # once more: the agent's session has provider tokens of its own
+        pick(browser, demo, user)  # again, because the agent's session gets separate provider tokens
         browser.wait_for_url(storage.redirect_uri)
         return browser.url
 

@@ -126,7 +126,7 @@ def test_killed_run_leaves_no_children(tmp_path: Path) -> None:
 
 
 def is_running(process: int) -> bool:
-    """False also for a process that has exited and that nobody waits for."""
+    """Return False also for a process that has exited but was not waited for."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
     except FileNotFoundError:

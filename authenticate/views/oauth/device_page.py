@@ -1,6 +1,6 @@
 """Verification page of device authorization (RFC 8628 3.3): the user enters the code of a device, and decides.
 
-A link with the code only fills in the form, because somebody else may have sent it (RFC 8628 5.4).
+A link with the code only fills in the form, because an attacker may have sent it (RFC 8628 5.4).
 """
 
 from dataclasses import dataclass

@@ -38,7 +38,7 @@ def granted(comparison: Comparison) -> Criterion:
 
 
 def grant_period(context: EvaluationContext) -> GrantPeriod | None:
-    """Return the user's grant for the matched route or the called tool, the one that covers `now` and lasts longest."""
+    """Return the user's grant for the matched route or the called tool: of two, the active one that lasts longest."""
     if context.identity is None or context.route is None or not (grants := context.identity.grants):
         return None
     message, key = context.request.mcp, context.route.grant_key
