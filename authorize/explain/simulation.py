@@ -131,7 +131,7 @@ def add_client(identity: Identity | None, client: str, scopes: Sequence[str] = (
     if scopes and not client:
         raise ValueError("scopes need a client, whose access token has them")
     if client and identity is None:
-        raise ValueError("a client acts for a user: name the user")
+        raise ValueError("a client needs a user to act for")
     if identity is None or (client, frozenset(scopes)) == (identity.client_id, identity.scopes):
         return identity
     sources, identity = identity.sources, replace(identity, client_id=client, scopes=frozenset(scopes))

@@ -24,7 +24,7 @@ GUARDS = {
     "authenticate.upstream_oauth": "connection_refresh connection_service server_discovery token_client",
     "authenticate.views": "view_helpers api_endpoint authorization_request callback actors portal_pages programmatic_consent provider_logout_endpoints profile_refresh scim_endpoint sessions_page sign_in "
     "sign_out",
-    "authenticate.views.oauth": "agent_callback agent_sign_in authorize device_page oauth_responses registration_endpoint token_endpoint upstream_connection",
+    "authenticate.views.oauth": "account_connection agent_callback agent_sign_in authorize device_page oauth_responses registration_endpoint token_endpoint",
     "authorize": "accessible_routes admin approval_policy authorizer config_checks ext_authz_types protected_resources service user_entry_checks",
     "authorize.decision_log": "decision_log decision_snapshot persistence",
     "authorize.explain": "recorded_user replay",

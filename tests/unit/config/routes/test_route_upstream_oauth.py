@@ -65,7 +65,7 @@ def test_everything_is_discovered_by_default(load: Load) -> None:
         ({"token_url": "https://l.example.org/t"}, "token_url", "needs authorization_url"),
         ({"revocation_url": "https://l.example.org/r"}, "revocation_url", "has no effect"),
         ({"client_secret": "x"}, "client_secret", "requires client_id"),
-        ({"client_id": "x", "client_secret": "y"}, "issuer", "is required with a client secret"),
+        ({"client_id": "x", "client_secret": "y"}, "issuer", "is required"),
     ],
 )
 def test_incomplete_client(problems: Problems, oauth: dict[str, Any], key: str, message: str) -> None:
