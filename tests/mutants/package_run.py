@@ -228,6 +228,7 @@ def _prepare(codes: dict[str, Any], output: Path) -> None:
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # tests log text that is no Unicode
     output.parent.chmod(0o755)  # servers that tests start may run as another user
     os.environ["TMPDIR"] = tempfile.tempdir = str(output.parent)
     setattr(builtins, POINTS, points)
