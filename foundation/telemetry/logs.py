@@ -66,7 +66,9 @@ def configure_logs(level: str, access_level: str, *, readable: bool) -> None:
         structlog.processors.StackInfoRenderer(),
         _add_worker,
     ]
-    renderer = structlog.dev.ConsoleRenderer() if readable else structlog.processors.JSONRenderer()
+    # The default format of exceptions has local variables, and so secrets, where rich is installed.
+    console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    renderer = console if readable else structlog.processors.JSONRenderer()
     finish = [renderer] if readable else [structlog.processors.format_exc_info, renderer]
     structlog.configure(
         processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

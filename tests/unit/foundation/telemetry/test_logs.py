@@ -42,6 +42,18 @@ def test_an_exception_is_part_of_its_line(capsys: pytest.CaptureFixture[str]) ->
     assert "ValueError: boom" in json.loads(line)["exception"]
 
 
+def test_readable_tracebacks_have_no_local_variables(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("info", "info", readable=True)
+    secret = "".join(("hun", "ter2"))
+    try:
+        raise ValueError(len(secret))
+    except ValueError:
+        structlog.get_logger("x").exception("failed")
+    output = "\n".join(lines_of(capsys))
+    assert "ValueError: 7" in output
+    assert secret not in output
+
+
 def test_gate_debug_is_for_readers(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("info", "info", readable=True)
     structlog.get_logger("x").info("something happened", who="ann")
