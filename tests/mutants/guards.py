@@ -85,7 +85,7 @@ GUARDS = {
     "proxy.listener.http1": "exchange http1_channel request_body request_head response_head",
     "proxy.listener.proxy_protocol": "header_reader proxy_header",
     "proxy.listener.tls": "acme_challenge client_hello self_signed server_certificates",
-    "proxy.mcp": "buffered_body endpoint_reader event_stream list_filter mcp_cors mcp_origin message_parser",
+    "proxy.mcp": "buffered_body endpoint_reader event_stream list_filter mcp_cors mcp_json mcp_origin message_parser",
     "proxy.observe": "request_metrics request_recorder",
     "proxy.planes": "embedded ext_authz forward_auth open_streams original_request pipeline stream_tracking",
     "proxy.responses": "builtin_pages denials renderer route_redirects",

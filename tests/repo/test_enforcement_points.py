@@ -13,6 +13,7 @@ RULES = {
         "HTTP/1.1 request head syntax",
         "Host normalization",
         "Hosts whose connections Envoy tunnels unparsed",
+        "JSON of MCP messages",
         "MCP bodies",
         "MCP headers",
         "MCP messages",

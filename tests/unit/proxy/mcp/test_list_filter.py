@@ -98,6 +98,7 @@ async def test_lists_have_only_what_the_policy_allows(
         response(result(tools=TOOLS)[:-1]),
         response(b"[" + result(tools=TOOLS) + b"]"),
         response(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[],"tools":[{"name":"delete_repo"}]}}'),
+        response(b'{"jsonrpc":"2.0","id":1,"result":{"ttlMs":NaN,"tools":[{"name":"delete_repo"}]}}'),
         response(result(tools={"name": "delete_repo"})),
         response(result(tools=[{"name": str(number)} for number in range(10_001)])),
         response(result(tools=TOOLS), "text/plain"),
@@ -173,10 +174,8 @@ def test_only_lists_and_streams_of_limited_routes_are_filtered(method: str, mess
 
 
 def test_item_is_used_by_the_call_that_its_list_is_for() -> None:
-    assert hypothetical_call("tools", {"name": "a"}) == McpMessage("tools/call", tool="a")
-    assert hypothetical_call("prompts", {"name": "a"}) == McpMessage("prompts/get", prompt="a")
-    assert hypothetical_call("resources", {"uri": "a:b", "name": "a"}) == McpMessage("resources/read", resources=("a:b",))
-    assert hypothetical_call("resourceTemplates", {"uriTemplate": "a:{b}", "name": "a"}) == McpMessage(
-        "resources/read", resources=("a:{b}",)
-    )
+    assert hypothetical_call("tools", "a") == McpMessage("tools/call", tool="a")
+    assert hypothetical_call("prompts", "a") == McpMessage("prompts/get", prompt="a")
+    assert hypothetical_call("resources", "a:b") == McpMessage("resources/read", resources=("a:b",))
+    assert hypothetical_call("resourceTemplates", "a:{b}") == McpMessage("resources/read", resources=("a:{b}",))
     assert accept_identity([(b"accept-encoding", b"br"), (b"a", b"b")]) == [(b"a", b"b"), (b"accept-encoding", b"identity")]

@@ -14,13 +14,15 @@ from proxy.mcp.message_parser import MAX_DEPTH, parse_message
 
 
 def body(method: str = "tools/call", params: Any = None, **members: Any) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params or {"name": "search"}, **members}).encode()
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params or {"name": "search"}, **members}
+    return json.dumps(message, separators=(",", ":")).encode()  # as SDKs write it
 
 
 @pytest.mark.parametrize(
     ("sent", "message", "id"),
     [
         (body(), McpMessage("tools/call", tool="search"), 1),
+        (json.dumps(json.loads(body())).encode(), McpMessage("tools/call", tool="search"), 1),
         (body(params={"name": "a b ü"}, id="x"), McpMessage("tools/call", tool="a b ü"), "x"),
         (b' \r\n{"jsonrpc":"2.0","id":0,"method":"tools/list"}\n\t', McpMessage("tools/list"), 0),
         (
@@ -176,6 +178,7 @@ _BODIES = (
     body("prompts/get", {"name": "search", "arguments": {}}),
     body("tools/list", {"cursor": "search"}),
     b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}',
+    b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search", "arguments": {"text": "\\u00e9"}}}',
 )
 
 
