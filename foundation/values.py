@@ -177,7 +177,7 @@ def canonical_host(text: str, *, wildcard: bool = False, underscore: bool = Fals
 
 def _canonical_ipv6(text: str) -> str:
     try:
-        address = ipaddress.IPv6Address(text[1:-1])
+        address = ipaddress.IPv6Address(text[1:-1] if text.endswith("]") else "")
     except ValueError:
         raise ValueError("the IPv6 address is malformed") from None
     if address.scope_id is not None:

@@ -117,6 +117,16 @@ def test_a_name_is_no_address_or_id_of_another_user(name: str, displayed: str) -
     assert unambiguous_name("ann@own.com", name, "corp/1") == "ann@own.com"
 
 
+def test_an_address_that_looks_like_an_id_is_no_name() -> None:
+    assert unambiguous_name("service_account/ci@own.com", "Ann", "corp/1") == "Ann (corp/1)"
+
+
+@pytest.mark.parametrize(("length", "is_valid"), [(253, True), (254, False)])
+def test_maximum_length_of_a_domain(length: int, is_valid: bool) -> None:
+    domain = ("a" * 49 + ".") * 5 + "b" * (length - 250)
+    assert canonical_domain(domain) == (domain if is_valid else "")
+
+
 @given(st.text(max_size=40))
 def test_canonical_path_is_unchanged(text: str) -> None:
     domain = canonical_domain(text)

@@ -59,14 +59,33 @@ def test_registered_uris_match(uri: str) -> None:
         "http://[::ffff:127.0.0.1]/cb",
         "http://127.0.0.1.evil.example/cb",
         "http://user@127.0.0.1/cb",
+        "https://127.0.0.1/cb",
     ],
 )
 def test_other_uris_do_not_match(uri: str) -> None:
     assert not matches_registered_uri(uri, REGISTERED)
 
 
+def test_only_ports_of_unencrypted_loopback_addresses_vary() -> None:
+    assert not matches_registered_uri("http://localhost:8000/cb", ["https://localhost/cb"])
+    assert not matches_registered_uri("https://localhost:8000/cb", ["https://localhost/cb"])
+
+
 @pytest.mark.parametrize(
-    "uri", ["custom-app://callback", "http://app.example.com/cb", "https://a/" + "x" * 600, "https://ünicode.example/cb", "https://-a/cb"]
+    "uri",
+    [
+        "custom-app://callback",
+        "http://app.example.com/cb",
+        "https://a/" + "x" * 600,
+        "https://ünicode.example/cb",
+        "https://-a/cb",
+        "https://a/b/../cb",
+        "https://a/./cb",
+        "https://a/b/%2E%2e/cb",
+        "https://a/cb%",
+        "https://a/cb?b=%zz",
+        "https://a:65536/cb",
+    ],
 )
 def test_unusable_uris_cannot_be_registered(uri: str) -> None:
     assert parse_redirect_uri(uri) is None
@@ -77,3 +96,6 @@ def test_parts() -> None:
     uri = parse_redirect_uri("http://[::1]:8000/cb?a=1")
     assert uri is not None
     assert (uri.host_port, uri.rest, uri.is_loopback) == ("[::1]:8000", "/cb?a=1", True)
+    plain = parse_redirect_uri("https://a.example/cb")
+    assert plain is not None
+    assert (plain.host_port, plain.rest, plain.is_loopback) == ("a.example", "/cb", False)

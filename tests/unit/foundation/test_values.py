@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation.values import HostPort, SecretBytes, SecretText, Url, canonical_host, parse_url
+from foundation.values import HostPort, SecretBytes, SecretText, Url, canonical_host, is_encrypted_or_local, is_loopback, parse_url
 from tests.support.examples import examples
 
 
@@ -121,3 +121,42 @@ def test_canonical_text_is_unchanged(text: str) -> None:
 def test_values_resembling_ipv4_addresses_are_addresses_or_no_host(text: str) -> None:
     with pytest.raises(ValueError, match=r"host|address"):
         canonical_host(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a." * 127 + "com", "253 characters"),
+        ("b\u00fccher." * 20 + "example", "international"),  # longer than 253 characters as A-labels only
+        ("[::1", "IPv6"),
+        ("[::g]", "IPv6"),
+        ("a*b.example", "wildcard"),
+    ],
+)
+def test_an_invalid_host_is_refused_with_its_reason(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        canonical_host(text)
+
+
+@pytest.mark.parametrize(
+    ("host", "is_local"),
+    [
+        ("localhost", True),
+        ("app.localhost", True),
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("[::1]", True),
+        ("::1", True),
+        ("app.example.com", False),
+        ("notlocalhost", False),
+        ("localhost.example.com", False),
+        ("10.0.0.1", False),
+        ("[::2]", False),
+        ("0.0.0.0", False),
+    ],
+)
+def test_plain_http_is_protected_on_this_machine_only(host: str, is_local: bool) -> None:
+    assert is_loopback(host) is is_local
+    assert is_encrypted_or_local("http", host) is is_local
+    assert is_encrypted_or_local("https", host)
+    assert not is_encrypted_or_local("ftp", host)
