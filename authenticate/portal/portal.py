@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil
+from types import MappingProxyType
 from typing import TypeVar
 
 from markupsafe import Markup
@@ -12,10 +13,12 @@ from markupsafe import Markup
 from authenticate.portal.applications import Application, to_application
 from authenticate.portal.icons import BUILTIN_ICON_PATHS, Icons
 from authenticate.portal.preferences import load_preferences
+from authenticate.upstream_oauth.connection_service import STATE_TEXTS
 from authorize.accessible_routes import YIELD_INTERVAL_SECONDS, AccessibleRoute
 from authorize.authorizer import Authorizer
 from authorize.policy.policy_request import PolicyRequest
 from authorize.route_settings import RouteLinks
+from authorize.upstream.account_connections import ConnectionState
 from config.options import Options
 from databroker.broker_client import BrokerClient
 from databroker.records import SessionRecord
@@ -62,9 +65,9 @@ class Portal:
         self._broker = broker
         self.icons = Icons(options)
         self._links = RouteLinks(options)
-        # By the route and what differs between users, and by the language and favourite.
+        # By the route and what differs between users, and by the language, favourite and state of the user's account.
         self._applications: dict[tuple[str, bool, bool, bool], Application] = {}
-        self._tiles: dict[tuple[str, bool, str, str, bool, str], Markup] = {}
+        self._tiles: dict[tuple[str, bool, str, str, bool, str, ConnectionState | None], Markup] = {}
 
     async def applications(
         self, authorize: Authorizer, request: PolicyRequest, cookies: Iterable[bytes], session: SessionRecord
@@ -79,8 +82,18 @@ class Portal:
         starred = frozenset(choices.favourites)
         return Applications(tuple(every), tuple(each for each in every if each.key in starred), tuple(recent[:MAX_RECENT_LISTED]))
 
-    async def page(self, applications: Applications, search: str = "", number: int = 1, language: str = ENGLISH) -> PortalPage:
-        """Return a page of matching applications, favourites first.  An invalid page number is clamped."""
+    async def page(
+        self,
+        applications: Applications,
+        search: str = "",
+        number: int = 1,
+        language: str = ENGLISH,
+        connections: Mapping[str, ConnectionState] = MappingProxyType({}),
+    ) -> PortalPage:
+        """Return a page of matching applications, favourites first.  An invalid page number is clamped.
+
+        `connections`: the state of the user's account at each third-party MCP server, by the server's URL.
+        """
         terms = search[:MAX_SEARCH_LENGTH].casefold().split()
         starred = {each.id for each in applications.favourites}
         ordered = (*applications.favourites, *(each for each in applications.all if each.id not in starred))
@@ -90,7 +103,9 @@ class Portal:
         sections: dict[str, list[Markup]] = {}
         async for each in _in_slices(found[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]):
             heading = FAVOURITES if each.id in starred else each.heading
-            sections.setdefault(heading, []).append(self._tile(each, language, is_favourite=each.id in starred))
+            sections.setdefault(heading, []).append(
+                self._tile(each, language, connections.get(each.mcp_url), is_favourite=each.id in starred)
+            )
         return PortalPage(list(sections.items()), len(found), number, pages)
 
     def _application(self, opening: AccessibleRoute) -> Application:
@@ -99,8 +114,8 @@ class Portal:
             application = self._applications[key] = to_application(opening, self._url, self._links.link_id(opening.route.route))
         return application
 
-    def _tile(self, application: Application, language: str, *, is_favourite: bool) -> Markup:
-        key = application.id, application.needs_step_up, application.url, application.mcp_url, is_favourite, language
+    def _tile(self, application: Application, language: str, connection: ConnectionState | None, *, is_favourite: bool) -> Markup:
+        key = application.id, application.needs_step_up, application.url, application.mcp_url, is_favourite, language, connection
         if (tile := self._tiles.get(key)) is None:
             icon = application.icon
             tile = self._tiles[key] = pages.render_fragment(
@@ -108,6 +123,8 @@ class Portal:
                 language,
                 app=application,
                 is_favourite=is_favourite,
+                connection=connection,
+                account_text=STATE_TEXTS[connection] if connection is not None else "",
                 drawn=BUILTIN_ICON_PATHS.get(icon, "") if isinstance(icon, str) else "",
                 picture=self.icons.path_for(icon) if isinstance(icon, WatchedFile) else "",
             )

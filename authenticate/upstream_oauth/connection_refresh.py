@@ -10,7 +10,7 @@ import structlog
 
 from authenticate.provider.tokens.token_response import InvalidGrant, Tokens
 from authenticate.upstream_oauth.connection_service import UpstreamConnections
-from authorize.upstream.account_connections import LIFETIME, AccountConnection, UpstreamServer, log_removal
+from authorize.upstream.account_connections import LIFETIME, AccountConnection, UpstreamServer, refuse_connection
 from databroker.broker_client import BrokerClient, Edited, update
 from databroker.records import UPSTREAM_CONNECTION, UPSTREAM_REFRESH_REQUEST, Record, TokenRefreshRequest
 from foundation.backoff import backoff_delays
@@ -66,36 +66,33 @@ class ConnectionRefresh:
 
     # enforcement-point: Upstream requests: Refresh of tokens of third-party MCP servers
     async def _renew(self, id: str, received_at: float) -> None:
-        """Refresh the tokens unless another attempt has done so.  A connection that the server has ended is deleted."""
+        """Refresh the tokens unless another attempt has done so.  Those that the server no longer accepts are deleted."""
         record = await self._broker.get(UPSTREAM_CONNECTION, id)
         connection = AccountConnection.parse(record) if record is not None else None
-        if record is None or connection is None or connection.tokens_received_at != received_at:
+        if record is None or connection is None or connection.has_other_tokens(received_at):
             return
         server = self._connections.servers.find(connection.resource)
         if server is None or connection.server_fingerprint != server.fingerprint:
             return
         if not connection.refresh_token:
-            await self._remove(record, connection, "its token has ended, and there is no refresh token")
+            await self._refuse(record, connection, "its token has ended, and there is no refresh token")
             return
         client = self._connections.client
         endpoints = await client.discovery.find(server)
         if endpoints.issuer != connection.authorization_server:
             # Because another server must not get the refresh token.
-            await self._remove(record, connection, "its server has another authorization server")
+            await self._refuse(record, connection, "its server has another authorization server")
             return
         try:
             async with self._semaphores[connection.resource]:
                 tokens = await client.refresh(server, endpoints, connection.refresh_token)
         except InvalidGrant as error:
-            await self._remove(record, connection, str(error))
+            await self._refuse(record, connection, str(error))
             return
         await self._save(id, server, connection, tokens)
 
-    async def _remove(self, record: Record, connection: AccountConnection, reason: str) -> None:
-        current = await self._broker.get(UPSTREAM_CONNECTION, record.id)
-        if current is not None and current.version == record.version:
-            await self._broker.delete(UPSTREAM_CONNECTION, record.id)
-            log_removal(connection, reason)
+    async def _refuse(self, record: Record, connection: AccountConnection, reason: str) -> None:
+        await refuse_connection(self._broker, record, connection, self._clock(), reason)
 
     async def _save(self, id: str, server: UpstreamServer, before: AccountConnection, tokens: Tokens) -> None:
         """Write the new tokens, also after a short failure of the store, because the server may no longer accept the old ones.
@@ -112,8 +109,8 @@ class ConnectionRefresh:
 
         def edit(current: Record | None) -> Edited:
             stored = AccountConnection.parse(current) if current is not None else None
-            if current is None or stored is None or stored.tokens_received_at != before.tokens_received_at:
-                raise ConnectionGone(is_removed=current is None)
+            if current is None or stored is None or stored.has_other_tokens(before.tokens_received_at):
+                raise ConnectionGone(is_removed=stored is None or stored.refused_at is not None)
             return {**current.data, **renewed.to_data()}, self._clock() + LIFETIME
 
         now, waits = asyncio.get_running_loop().time, backoff_delays(INITIAL_BACKOFF)

@@ -13,10 +13,11 @@ from authenticate.upstream_oauth.token_client import UpstreamTokenClient
 from authorize.upstream.account_connections import (
     LIFETIME,
     AccountConnection,
+    ConnectionState,
     UpstreamServer,
     UpstreamServers,
     connection_id,
-    connection_of,
+    connection_state,
     user_connections,
 )
 from config.options import Options
@@ -25,19 +26,34 @@ from databroker.records import UPSTREAM_CONNECTION, SessionRecord
 from foundation.crypto.sign_in_attempts import SignInAttempts
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
+from foundation.web.message import Message
 
 log = structlog.get_logger(__name__)
 
 
+STATE_TEXTS = {
+    ConnectionState.CONNECTED: Message("Your account there is connected"),
+    ConnectionState.NOT_CONNECTED: Message("Your account there is not connected"),
+    ConnectionState.EXPIRED: Message("The connection of your account has expired: connect again"),
+    ConnectionState.CHANGED: Message("Connect again: its settings have changed"),
+    ConnectionState.REMOVED: Message("You may no longer use this server"),
+    ConnectionState.UNKNOWN: Message("Your account there can't be checked at the moment"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class ListedServer:
-    """Server for display.  `connected_at` is None without a usable connection; `is_current` is whether it is configured and accessible."""
+    """Server for display.  `connected_at` is None without a connection; `is_current` is whether it is configured and accessible."""
 
     resource: str
     name: str
     connected_at: float | None
-    has_connection: bool
+    state: ConnectionState
     is_current: bool
+
+    @property
+    def text(self) -> Message:
+        return STATE_TEXTS[self.state]
 
 
 class UpstreamConnections:
@@ -76,9 +92,9 @@ class UpstreamConnections:
 
     async def get(self, session: SessionRecord, server: UpstreamServer) -> AccountConnection | None:
         """Return the connection of the session's user, None if there is none that can be used."""
-        return connection_of(
-            await self._broker.get(UPSTREAM_CONNECTION, connection_id(session.user_id, server.resource.uri)), session, server
-        )
+        record = await self._broker.get(UPSTREAM_CONNECTION, connection_id(session.user_id, server.resource.uri))
+        connection = AccountConnection.parse(record) if record is not None else None
+        return connection if self._state(session, connection, server) is ConnectionState.CONNECTED else None
 
     async def is_missing(self, session: SessionRecord) -> bool:
         """Return whether the agent of a session needs an account at a third-party server that its user has not connected."""
@@ -124,23 +140,39 @@ class UpstreamConnections:
 
     async def list_servers(self, session: SessionRecord, accessible: list[str]) -> list[ListedServer]:
         """Return the servers that the user may use, and those to which the user is still connected, by name."""
-        held = {connection.resource: connection async for _, connection in user_connections(self._broker, session.user_id)}
+        held = await self._user_connections(session)
         listed = []
         for resource in dict.fromkeys((*accessible, *held)):
             server, connection = self.servers.find(resource), held.get(resource)
-            is_usable = (
-                server is not None and connection is not None and connection.belongs_to(session.user_id, session.effective_issuer, server)
-            )
             listed.append(
                 ListedServer(
                     resource=resource,
                     name=server.name if server is not None else resource.partition("://")[2],
-                    connected_at=connection.connected_at if connection is not None and is_usable else None,
-                    has_connection=connection is not None,
+                    connected_at=connection.connected_at if connection is not None else None,
+                    state=self._state(session, connection, server),
                     is_current=server is not None and resource in accessible,
                 )
             )
         return sorted(listed, key=lambda each: (each.name.casefold(), each.resource))
+
+    async def states(self, session: SessionRecord) -> dict[str, ConnectionState]:
+        """Return the state of the user's connection to each server.  It is unknown if the data broker is unavailable."""
+        servers = {server.resource.uri: server for server in self.servers}
+        try:
+            held = await self._user_connections(session) if servers else {}
+        except BrokerError:
+            return dict.fromkeys(servers, ConnectionState.UNKNOWN)
+        return {uri: self._state(session, held.get(uri), server) for uri, server in servers.items()}
+
+    async def _user_connections(self, session: SessionRecord) -> dict[str, AccountConnection]:
+        return {connection.resource: connection async for _, connection in user_connections(self._broker, session.user_id)}
+
+    def _state(self, session: SessionRecord, connection: AccountConnection | None, server: UpstreamServer | None) -> ConnectionState:
+        if connection is None:
+            return ConnectionState.NOT_CONNECTED
+        state = connection_state(connection.server_fingerprint, connection.usable_until, server, self._clock())
+        is_own = server is not None and connection.belongs_to(session.user_id, session.effective_issuer, server)
+        return ConnectionState.CHANGED if state is ConnectionState.CONNECTED and not is_own else state
 
     def _revoke_in_background(self, server: UpstreamServer, connection: AccountConnection) -> None:
         task = spawn(self.client.revoke(server, connection), name="revoke tokens of a third-party server")

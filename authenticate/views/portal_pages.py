@@ -54,7 +54,13 @@ async def portal(request: HttpRequest, service: AuthenticateService, session: Se
         files=portal_files(service),
         style=pages.static_path(STYLE),
         script=pages.static_path(SCRIPT),
-        page=await service.portal.page(applications, search, _parse_page_number(request.GET.get("page", "")), responses.current_language()),
+        page=await service.portal.page(
+            applications,
+            search,
+            _parse_page_number(request.GET.get("page", "")),
+            responses.current_language(),
+            await service.connections.states(session),
+        ),
         recent=() if search else applications.recent,
         count=len(applications.all),
         search=search,
@@ -71,10 +77,13 @@ async def portal(request: HttpRequest, service: AuthenticateService, session: Se
 async def portal_json(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
     """Return the applications as JSON in the order of the page, for other dashboards."""
     applications = await _applications(request, session)
-    favourites = {each.id for each in applications.favourites}
+    favourites, connections = {each.id for each in applications.favourites}, await service.connections.states(session)
     return responses.json_response(
         {
-            "applications": [{**_to_json(each), "favourite": each.id in favourites} for each in applications.all],
+            "applications": [
+                {**_to_json(each), "connection": connections.get(each.mcp_url), "favourite": each.id in favourites}
+                for each in applications.all
+            ],
             "recent": [each.key for each in applications.recent],
         }
     )

@@ -4,8 +4,10 @@ import hashlib
 import json
 import math
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from contextlib import aclosing
-from dataclasses import dataclass, field
+from contextlib import aclosing, suppress
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any
 from urllib.parse import quote
 
 import structlog
@@ -16,6 +18,7 @@ from config.routes.route_upstream_oauth import UpstreamOAuthSettings, upstream_o
 from databroker.broker_client import BrokerClient, iter_records
 from databroker.end_sessions import user_key
 from databroker.records import UPSTREAM_CONNECTION, Record, RecordValue, SessionRecord
+from databroker.store.base import VersionConflict
 
 # Seconds after the last new token.  An unused connection ends.
 LIFETIME = 180 * 24 * 3600.0
@@ -74,9 +77,23 @@ class UpstreamServers:
         return self._by_uri.get(uri)
 
 
+class ConnectionState(StrEnum):
+    """Whether a connection can be used, else why it cannot."""
+
+    CONNECTED = "connected"
+    NOT_CONNECTED = "not_connected"
+    EXPIRED = "expired"  # the server no longer accepts or renews its tokens
+    CHANGED = "settings_changed"  # since the user connected
+    REMOVED = "server_removed"  # from the configuration
+    UNKNOWN = "unknown"  # the data broker is unavailable
+
+
 @dataclass(frozen=True, slots=True)
 class AccountConnection(RecordValue):
-    """Connection of a user to a third-party server.  `issuer` is that of the user's session; times are Unix seconds."""
+    """Connection of a user to a third-party server.  `issuer` is that of the user's session; times are Unix seconds.
+
+    `refused_at`: the server no longer accepts its tokens, which are deleted.  The record remains, so that the user sees it.
+    """
 
     user_id: str
     issuer: str
@@ -88,11 +105,27 @@ class AccountConnection(RecordValue):
     refresh_token: str = field(default="", repr=False)
     access_token_expires_at: float | None = None
     authorization_server: str = ""  # issuer of the tokens, as far as it is known
+    refused_at: float | None = None
+
+    def to_data(self) -> dict[str, Any]:
+        return {**asdict(self), "usable_until": self.usable_until}  # for the admin's table
 
     # enforcement-point: Upstream requests: Owner of a token of a third-party MCP server
     def belongs_to(self, user_id: str, issuer: str, server: UpstreamServer) -> bool:
-        """Return whether the tokens are those of this user, and of the server as it is configured now."""
-        return (self.user_id, self.issuer, self.server_fingerprint) == (user_id, issuer, server.fingerprint)
+        """Return whether it has tokens, and they are those of this user, and of the server as it is configured now."""
+        owner = self.user_id, self.issuer, self.server_fingerprint
+        return owner == (user_id, issuer, server.fingerprint) and self.refused_at is None
+
+    def has_other_tokens(self, received_at: float) -> bool:
+        """Return whether the tokens that were received then have been replaced, or refused."""
+        return self.tokens_received_at != received_at or self.refused_at is not None
+
+    @property
+    def usable_until(self) -> float | None:
+        """When it expires; None if the server renews its tokens, or their expiry is unknown."""
+        if self.refused_at is not None:
+            return self.refused_at
+        return None if self.refresh_token else self.access_token_expires_at
 
     @property
     def due_at(self) -> float:
@@ -115,6 +148,15 @@ def connection_of(record: Record | None, session: SessionRecord, server: Upstrea
     return connection if is_own else None
 
 
+def connection_state(fingerprint: str, usable_until: float | None, server: UpstreamServer | None, now: float) -> ConnectionState:
+    """Return the state of a connection with this fingerprint of its server; `server` is as it is configured now."""
+    if server is None:
+        return ConnectionState.REMOVED
+    if server.fingerprint != fingerprint:
+        return ConnectionState.CHANGED
+    return ConnectionState.CONNECTED if usable_until is None or now < usable_until else ConnectionState.EXPIRED
+
+
 async def user_connections(
     broker: BrokerClient, user_id: str, normalize_id: Callable[[str], str] = str
 ) -> AsyncGenerator[tuple[Record, AccountConnection]]:
@@ -133,6 +175,14 @@ async def delete_user_connections(broker: BrokerClient, user_id: str, reason: st
     """Delete the connections of a user whose account has ended."""
     async for record, connection in user_connections(broker, user_id, normalize_id):
         await broker.delete(UPSTREAM_CONNECTION, record.id)
+        log_removal(connection, reason)
+
+
+async def refuse_connection(broker: BrokerClient, record: Record, connection: AccountConnection, now: float, reason: str) -> None:
+    """Delete the tokens of a connection, because its server no longer accepts them.  One that was replaced stays as it is."""
+    refused = replace(connection, access_token="", refresh_token="", access_token_expires_at=None, refused_at=now)
+    with suppress(VersionConflict):
+        await broker.put(UPSTREAM_CONNECTION, record.id, refused.to_data(), expires=record.expires, only_if_version=record.version)
         log_removal(connection, reason)
 
 

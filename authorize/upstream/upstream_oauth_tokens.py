@@ -20,7 +20,7 @@ from authorize.upstream.account_connections import (
     UpstreamServer,
     connection_id,
     connection_of,
-    log_removal,
+    refuse_connection,
     upstream_server,
 )
 from authorize.upstream.identity_header_templates import Headers
@@ -125,8 +125,7 @@ class UpstreamOAuthTokens:
         record, connection = await self._read(broker, identity, server, id)
         is_rejected = bool(rejected) and hmac.compare_digest(rejected, token_hash(_headers(connection)[0][1]))
         if is_rejected and self._clock() - connection.tokens_received_at < MIN_TOKEN_AGE_SECONDS:
-            await broker.delete(UPSTREAM_CONNECTION, id)
-            log_removal(connection, "the server rejected its token")
+            await refuse_connection(broker, record, connection, self._clock(), "the server rejected its token")
             raise AccountConnectionRequired(NOT_CONNECTED)
         if not is_rejected and self._clock() < connection.due_at:
             return record, connection
@@ -163,7 +162,7 @@ class UpstreamOAuthTokens:
                         break
             record = await broker.get(UPSTREAM_CONNECTION, id)
             current = AccountConnection.parse(record) if record is not None else None
-            if current is None or current.tokens_received_at != connection.tokens_received_at:
+            if current is None or current.has_other_tokens(connection.tokens_received_at):
                 return
             reason = "no new token"
         except TimeoutError:

@@ -5,7 +5,7 @@
   const plain = text => text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
   const tiles = [...document.querySelectorAll(".apps > li")];
   const said = new Map(tiles.map(tile => [tile, plain(`${tile.closest("section").querySelector("h2")?.textContent ?? ""}\n${tile.firstElementChild.textContent}`)]));
-  const opens = () => tiles.filter(tile => !tile.hidden).map(tile => tile.querySelector("a, .copy")).filter(Boolean);
+  const opens = () => tiles.filter(tile => !tile.hidden).map(tile => tile.querySelector(":scope > a, .copy")).filter(Boolean);
   const before = [...found.childNodes];
 
   const filter = () => {
@@ -43,7 +43,7 @@
     if (event.key === "/" && !typing) search.focus(), search.select();
     else if (event.key === "Escape" && at === search) search.value = "", isWhole && filter();
     else if (event.key === "ArrowDown" && at === search) opens()[0]?.focus();
-    else if (at.matches(".apps a, .apps .copy") && event.key.startsWith("Arrow")) {
+    else if (at.matches(".apps li > a, .apps .copy") && event.key.startsWith("Arrow")) {
       move(at, {ArrowRight: forward(), ArrowLeft: -forward(), ArrowDown: row(at), ArrowUp: -row(at)}[event.key]);
     } else return;
     event.preventDefault();
@@ -61,7 +61,7 @@
 
   const token = document.querySelector("input[name=_gate_csrf]").value;
   document.addEventListener("click", event => {
-    const link = event.target.closest(".apps a, .recent a");
+    const link = event.target.closest(".apps li > a, .recent a");
     const id = link?.dataset.app ?? link?.closest("li").id.slice(2);
     if (id) navigator.sendBeacon("/.gate/portal", new URLSearchParams({_gate_csrf: token, opened: id}));
   });

@@ -8,6 +8,8 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from authenticate.upstream_oauth.connection_service import STATE_TEXTS
+from authorize.upstream.account_connections import ConnectionState
 from examples.demo.people import DemoUser
 from tests.support.accessibility_checks import SCHEMES, errors, look, overflow, violations
 from tests.support.browser import Browser, headless_browser
@@ -21,6 +23,7 @@ WIDTHS = (390, 768, 1440)
 GROUPS = tuple(f"a-group-with-a-rather-long-name-number-{number:03}" for number in range(199))
 DORA = DemoUser("dora", "Dora with a name of sixty characters, as somebody has it ...", (*GROUPS, "\u202eevil</i>"), "Operations")
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><rect width="8" height="8" rx="2" fill="#c33"/></svg>'
+OAUTH = {"client_id": "gate", "authorization_url": "https://code.example.com/authorize", "token_url": "https://code.example.com/token"}
 APPS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("wiki.localhost", {"title": "Team wiki", "description": "Minutes, plans and how-tos", "icon": "book", "category": "Engineering"}),
     ("grafana.localhost", {"icon": "chart", "category": "Engineering", "description": "How everything is doing"}),
@@ -30,6 +33,10 @@ APPS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("team-chat.localhost", {"icon": "chat"}),
     ("closed.localhost", {"title": "Closed", "allowed_users": ["nobody@example.com"]}),
     ("hidden.localhost", {"title": "Hidden", "portal": "hide"}),
+    (
+        "code.localhost",
+        {"mcp": {"path": "/mcp", "name": "Code hosting", "upstream_oauth": OAUTH}, "description": "Its users have accounts"},
+    ),
     ("tickets.localhost", {"mcp": {"path": "/mcp", "name": "Ticket tools"}, "description": "Search and change tickets", "icon": "ticket"}),
 )
 
@@ -96,7 +103,7 @@ def test_document_is_public(browser: Browser, gate: RunningGate, path: str) -> N
 def test_only_accessible_applications_are_listed(browser: Browser, gate: RunningGate) -> None:
     look(browser, 1440, "light")
     browser.open(page(gate))
-    titles = ["<b>CI</b> & builds", "Grafana", "Team wiki", LONG, "Database", "Payroll", "Team chat", "Ticket tools"]
+    titles = ["<b>CI</b> & builds", "Grafana", "Team wiki", LONG, "Database", "Payroll", "Team chat", "Code hosting", "Ticket tools"]
     assert displayed(browser) == titles
     assert "Closed" not in browser.driver.page_source
     assert "hidden.localhost" not in browser.driver.page_source
@@ -110,7 +117,10 @@ def test_only_accessible_applications_are_listed(browser: Browser, gate: Running
 def test_mcp_server_has_a_url_to_copy(browser: Browser, gate: RunningGate, width: int) -> None:
     look(browser, width, "light")
     browser.open(page(gate))
-    tile = browser.find(".server")
+    code, tile = browser.driver.find_elements(By.CSS_SELECTOR, ".server")
+    assert code.find_element(By.CSS_SELECTOR, ".account span").text == STATE_TEXTS[ConnectionState.NOT_CONNECTED]
+    assert code.find_element(By.CSS_SELECTOR, ".account button").is_displayed()
+    assert not tile.find_elements(By.CSS_SELECTOR, ".account")
     assert tile.find_element(By.CSS_SELECTOR, "code").text == gate.url("tickets.localhost", "/mcp")
     assert tile.find_element(By.CSS_SELECTOR, ".copy").is_displayed()
     assert tile.find_element(By.CSS_SELECTOR, "a").get_attribute("href") == gate.url("tickets.localhost", "/")
@@ -128,7 +138,7 @@ def test_the_keyboard_alone_finds_and_opens(browser: Browser, gate: RunningGate)
     assert displayed(browser) == ["Team wiki"]
     assert browser.find("#found").text == "Matching applications: 1"
     active.send_keys(Keys.ESCAPE)
-    assert len(displayed(browser)) == 8
+    assert len(displayed(browser)) == 9
     active.send_keys(Keys.ARROW_DOWN)
     first = browser.driver.switch_to.active_element
     assert "CI" in first.text
@@ -172,7 +182,7 @@ def sessions_of(browser: Browser, gate: RunningGate) -> str:
 def test_it_works_without_javascript(browser: Browser, gate: RunningGate) -> None:
     with browser.without_scripts():
         browser.open(page(gate))
-        assert browser.find(".server code").text == gate.url("tickets.localhost", "/mcp"), "text to select"
+        assert browser.find(".server code").text == gate.url("code.localhost", "/mcp"), "text to select"
         assert not browser.find(".server .copy").is_displayed()
         search = browser.find("#q")
         search.send_keys("graf")

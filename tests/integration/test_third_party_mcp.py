@@ -9,6 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
+from authenticate.upstream_oauth.connection_service import STATE_TEXTS
+from authorize.upstream.account_connections import ConnectionState
 from tests.integration.test_agents import CLIENT, sdk_client
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
@@ -143,8 +145,10 @@ async def test_rejected_token_is_replaced_or_the_connection_ends(stage: tuple[Ru
         assert refused.status_code == 401
         assert gate.url(AUTHENTICATE_HOST, "") not in refused.headers["www-authenticate"].partition("resource_metadata")[0]
         assert str(server.port) not in refused.headers["www-authenticate"]
-        page = await browser.get(gate.url(AUTHENTICATE_HOST, PAGE), headers=HTML)
-        assert f'name="connect" value="{gate.url(THIRD, "/mcp")}"' in page.text
+        for path in (PAGE, "/.gate/"):
+            page = await browser.get(gate.url(AUTHENTICATE_HOST, path), headers=HTML)
+            assert f'name="connect" value="{gate.url(THIRD, "/mcp")}"' in page.text
+            assert STATE_TEXTS[ConnectionState.EXPIRED] in page.text
 
 
 async def test_disconnect_revokes_at_the_server(stage: tuple[RunningGate, ThirdPartyServer]) -> None:

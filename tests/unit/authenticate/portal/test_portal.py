@@ -1,16 +1,19 @@
 """Portal: sections and their order, for a list that one person may open."""
 
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from authenticate.portal import preferences
-from authenticate.portal.portal import MAX_RECENT_LISTED, Portal
+from authenticate.portal.portal import MAX_RECENT_LISTED, Applications, Portal
+from authenticate.upstream_oauth.connection_service import STATE_TEXTS
 from authorize.accessible_routes import AccessibleRoute
 from authorize.authorizer import Authorizer
 from authorize.policy.policy_request import PolicyRequest
+from authorize.upstream.account_connections import ConnectionState
 from databroker.records import SessionRecord
 from databroker.store.memory import MemoryStore
 from tests.support.options import make_options
@@ -103,8 +106,8 @@ async def test_tile_markup(tmp_path: Path, broker: MemoryStore) -> None:
     assert len(tile) < 500
 
 
-@pytest.mark.parametrize("opens_page", [True, False])
-async def test_tile_of_an_mcp_server_has_its_url_as_text(tmp_path: Path, broker: MemoryStore, opens_page: bool) -> None:
+async def mcp_portal(directory: Path, broker: MemoryStore, *, opens_page: bool = True) -> tuple[Portal, Applications]:
+    """Return a portal with one MCP server, and its application."""
     route = make_route("notes.example.com", mcp={"path": "/mcp", "name": "Notes"}, allow_any_authenticated_user=True)
     opening = AccessibleRoute(table(route).routes()[0], opens_page=opens_page, serves_mcp=True)
 
@@ -112,11 +115,40 @@ async def test_tile_of_an_mcp_server_has_its_url_as_text(tmp_path: Path, broker:
         async def accessible_routes(self, *_: object) -> tuple[AccessibleRoute, ...]:
             return (opening,)
 
-    portal = Portal(make_options(tmp_path), broker)
-    displayed = await portal.applications(Openings(), request(), [], SESSION)  # type: ignore[arg-type]
+    portal = Portal(make_options(directory), broker)
+    return portal, await portal.applications(Openings(), request(), [], SESSION)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("opens_page", [True, False])
+async def test_tile_of_an_mcp_server_has_its_url_as_text(tmp_path: Path, broker: MemoryStore, opens_page: bool) -> None:
+    portal, displayed = await mcp_portal(tmp_path, broker, opens_page=opens_page)
     ((heading, (tile,)),) = (await portal.page(displayed)).sections
     assert heading == "MCP servers"
     assert "<code>https://notes.example.com/mcp</code><button" in tile
     assert ('<a href="https://notes.example.com/">' in tile) is opens_page
     german = (await portal.page(displayed, language="de")).sections[0][1][0]
     assert "MCP-Server" in german
+
+
+CONNECT, MANAGE = 'formaction="/.gate/connections" name="connect" value="https://notes.example.com/mcp"', 'href="/.gate/sessions#servers"'
+
+
+@pytest.mark.parametrize(
+    ("state", "element"),
+    [
+        (ConnectionState.CONNECTED, MANAGE),
+        (ConnectionState.NOT_CONNECTED, CONNECT),
+        (ConnectionState.EXPIRED, CONNECT),
+        (ConnectionState.CHANGED, CONNECT),
+        (ConnectionState.UNKNOWN, MANAGE),
+    ],
+)
+async def test_tile_of_a_third_party_server_has_the_state_of_the_account(
+    state: ConnectionState, element: str, tmp_path: Path, broker: MemoryStore
+) -> None:
+    portal, displayed = await mcp_portal(tmp_path, broker)
+    tile = (await portal.page(displayed, connections={"https://notes.example.com/mcp": state})).sections[0][1][0]
+    assert STATE_TEXTS[state] in unescape(tile)
+    assert element in tile
+    other = (await portal.page(displayed, connections={"https://other.example.com/mcp": state})).sections[0][1][0]
+    assert "account" not in other

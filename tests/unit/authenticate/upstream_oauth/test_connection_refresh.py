@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from authenticate.upstream_oauth.connection_refresh import ConnectionRefresh
 from authenticate.upstream_oauth.connection_service import UpstreamConnections
-from authorize.upstream.account_connections import connection_id
+from authorize.upstream.account_connections import AccountConnection, connection_id, refuse_connection
 from databroker.records import UPSTREAM_CONNECTION, UPSTREAM_REFRESH_REQUEST, TokenRefreshRequest
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
@@ -85,23 +85,30 @@ async def test_refresh_that_brings_no_token(stage: Stage, changes: dict[str, Any
     with capture_logs() as logs:
         await stage.run(received_at)
     connection = await stored_connection(stage.broker)
-    assert (connection is not None) is remains
-    assert connection is None or connection.access_token == "access-1"
+    assert connection is not None
+    assert (connection.access_token, connection.refresh_token != "") == (("access-1", True) if remains else ("", False))
+    assert (connection.refused_at is None) is remains
     assert ("upstream connection removed" in [entry["event"] for entry in logs]) is not remains
     assert "refresh-1" not in str(logs)
 
 
-async def test_new_tokens_are_revoked_after_a_concurrent_disconnection(stage: Stage) -> None:
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_new_tokens_are_revoked_after_a_concurrent_disconnection(stage: Stage, is_refused: bool) -> None:
     received_at = await stage.connect()
     held = stage.server.bend.holds["/token"] = asyncio.Event()
     stage.server.bend.answers["/token"] = Answer.json(NEW)
     stage.refresh.handle(await stage.broker.put(UPSTREAM_REFRESH_REQUEST, ID, TokenRefreshRequest(received_at).to_data()))
     while not stage.server.requests:
         await asyncio.sleep(0)
-    await stage.broker.delete(UPSTREAM_CONNECTION, ID)
+    record = await stage.broker.get(UPSTREAM_CONNECTION, ID)
+    if is_refused:
+        await refuse_connection(stage.broker, record, AccountConnection.from_record(record), stage.clock(), "refused")
+    else:
+        await stage.broker.delete(UPSTREAM_CONNECTION, ID)
     held.set()
     await asyncio.gather(*stage.refresh.running.values())
-    assert await stored_connection(stage.broker) is None
+    connection = await stored_connection(stage.broker)
+    assert connection is None or (connection.access_token, connection.refused_at is not None) == ("", True)
     assert [request.form["token"] for request in stage.server.requests if request.path == "/revoke"] == ["refresh-1", "access-2"]
 
 

@@ -3,14 +3,17 @@
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from authenticate.provider.tokens.token_response import Tokens
 from authenticate.upstream_oauth.connection_service import UpstreamConnections
 from authenticate.upstream_oauth.server_discovery import ServerEndpoints
+from authorize.upstream.account_connections import ConnectionState
 from databroker.records import SessionRecord
 from databroker.store.memory import MemoryStore
+from foundation.errors import BrokerError
 from tests.support.authenticate_site import ORIGIN, Clock
 from tests.support.connections import CALLBACK, OTHER_RESOURCE, RESOURCE, a_connection, put_connection, routes, server_in, stored_connection
 from tests.support.eventually import eventually_equal
@@ -78,10 +81,37 @@ async def test_listed_servers(stage: Stage) -> None:
     await stage.connections.save(SESSION, stage.target, stage.endpoints, TOKENS)
     await put_connection(stage.broker, a_connection(stage.target, stage.clock, resource="https://gone.example.com/mcp"))
     listed = await stage.connections.list_servers(SESSION, [OTHER_RESOURCE, RESOURCE])
-    assert [(each.name, each.connected_at is not None, each.has_connection, each.is_current) for each in listed] == [
-        ("Fourth", False, False, True),
-        ("gone.example.com/mcp", False, True, False),
-        ("Third party", True, True, True),
+    assert [(each.name, each.connected_at is not None, each.state, each.is_current) for each in listed] == [
+        ("Fourth", False, ConnectionState.NOT_CONNECTED, True),
+        ("gone.example.com/mcp", True, ConnectionState.REMOVED, False),
+        ("Third party", True, ConnectionState.CONNECTED, True),
     ]
     assert [each.is_current for each in await stage.connections.list_servers(SESSION, [])] == [False, False]
     assert await stage.connections.list_servers(replace(SESSION, user_id="oidc/bob"), []) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({}, ConnectionState.CONNECTED),
+        ({"access_token_expires_at": 1.0}, ConnectionState.CONNECTED),
+        ({"access_token_expires_at": None, "refresh_token": ""}, ConnectionState.CONNECTED),
+        ({"access_token_expires_at": 1.0, "refresh_token": ""}, ConnectionState.EXPIRED),
+        ({"refused_at": 1.0, "access_token": "", "refresh_token": ""}, ConnectionState.EXPIRED),
+        ({"server_fingerprint": "old"}, ConnectionState.CHANGED),
+        ({"issuer": "https://other.example.com"}, ConnectionState.CHANGED),
+        ({"user_id": "oidc/bob"}, ConnectionState.NOT_CONNECTED),
+    ],
+)
+async def test_state_of_a_connection(stage: Stage, changes: dict[str, Any], state: ConnectionState) -> None:
+    await put_connection(stage.broker, a_connection(stage.target, stage.clock, **{"issuer": SESSION.issuer, **changes}))
+    assert await stage.connections.states(SESSION) == {RESOURCE: state, OTHER_RESOURCE: ConnectionState.NOT_CONNECTED}
+    assert (await stage.connections.get(SESSION, stage.target) is not None) is (state is ConnectionState.CONNECTED)
+
+
+async def test_states_are_unknown_without_the_data_broker(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object) -> None:
+        raise BrokerError("away")
+
+    monkeypatch.setattr(stage.broker, "page", fail)
+    assert set((await stage.connections.states(SESSION)).values()) == {ConnectionState.UNKNOWN}

@@ -186,7 +186,13 @@ async def test_portal_json(portal: Site) -> None:
         "tunnel_command": "",
         "mcp_url": "",
     }
-    assert document["applications"][0] == {**wiki, "requires_step_up": False, "partial_access": False, "favourite": False}
+    assert document["applications"][0] == {
+        **wiki,
+        "requires_step_up": False,
+        "partial_access": False,
+        "connection": None,
+        "favourite": False,
+    }
     assert (await portal.browser().get("/.gate/api/portal.json")).status == 401
 
 

@@ -13,6 +13,7 @@ from authorize.upstream.account_connections import (
     connection_id,
     connection_of,
     delete_user_connections,
+    refuse_connection,
     upstream_server,
     user_connections,
 )
@@ -114,3 +115,21 @@ async def test_connections_of_a_deleted_user() -> None:
     assert [len(await held(user)) for user in ("oidc/alice", "oidc/Alice", "oidc/bob")] == [0, 2, 2]
     await delete_user_connections(broker, "oidc/ALICE", "the reason", str.lower)
     assert [len(await held(user)) for user in ("oidc/alice", "oidc/Alice", "oidc/bob")] == [0, 0, 2]
+
+
+async def test_only_the_tokens_that_the_server_refused_are_deleted() -> None:
+    broker, target = MemoryStore(lambda: 5.0), server()
+    connection = a_connection(target, lambda: 1.0)
+    id = await put_connection(broker, connection)
+    record = await broker.get(UPSTREAM_CONNECTION, id)
+    assert record is not None
+    await put_connection(broker, replace(connection, access_token="new"))
+    await refuse_connection(broker, record, connection, 5.0, "refused")
+    replaced = await broker.get(UPSTREAM_CONNECTION, id)
+    assert replaced is not None
+    assert replaced.data["access_token"] == "new"
+    await refuse_connection(broker, replaced, AccountConnection.from_record(replaced), 5.0, "refused")
+    refused = await broker.get(UPSTREAM_CONNECTION, id)
+    assert refused is not None
+    assert (refused.data["access_token"], refused.data["refresh_token"], refused.data["usable_until"]) == ("", "", 5.0)
+    assert connection_of(refused, SESSION, target) is None

@@ -171,7 +171,9 @@ async def test_refresh_that_brings_no_usable_token(stage: Stage, answer: Answer,
     with pytest.raises(error), capture_logs() as logs:
         await stage.value(alice)
     assert "refresh-1" not in str(logs)
-    assert (await stored_connection(stage.broker) is None) is (error is AccountConnectionRequired)
+    connection = await stored_connection(stage.broker)
+    assert connection is not None
+    assert (connection.access_token == "") is (error is AccountConnectionRequired)
     requests = stage.server.count("/token")
     with pytest.raises(error):
         await stage.value(alice)
@@ -199,7 +201,9 @@ async def test_rejected_token_is_replaced_and_a_new_one_is_not(stage: Stage) -> 
     with pytest.raises(AccountConnectionRequired), capture_logs() as logs:
         await stage.value(alice, token_hash(b"Bearer access-2"))
     assert [entry["event"] for entry in logs] == ["upstream connection removed"]
-    assert await stored_connection(stage.broker) is None
+    connection = await stored_connection(stage.broker)
+    assert connection is not None
+    assert (connection.access_token, connection.refresh_token, connection.refused_at is not None) == ("", "", True)
 
 
 async def test_process_without_data_broker_sends_nothing(stage: Stage) -> None:

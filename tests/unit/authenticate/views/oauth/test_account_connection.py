@@ -12,7 +12,8 @@ from asgiref.sync import sync_to_async
 from structlog.testing import capture_logs
 
 from authenticate.provider import address_scope
-from authorize.upstream.account_connections import UpstreamServers
+from authenticate.upstream_oauth.connection_service import STATE_TEXTS
+from authorize.upstream.account_connections import ConnectionState, UpstreamServers
 from databroker.audit_log import AuditAction
 from databroker.models import AuditEntry
 from databroker.records import UPSTREAM_CONNECTION
@@ -39,7 +40,7 @@ async def test_user_connects_and_disconnects(connection_site: Site, server: Fake
     browser = connection_site.browser()
     await browser.sign_in()
     page = (await browser.get(SESSIONS_PAGE)).text
-    assert page.count("Not connected") == 2
+    assert page.count(STATE_TEXTS[ConnectionState.NOT_CONNECTED]) == 2
     started = (await press(browser, "connect")).headers["location"]
     assert started.startswith(f"{server.issuer}/authorize?")
     params = {name: values[0] for name, values in parse_qs(urlsplit(started).query).items()}
