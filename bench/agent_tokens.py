@@ -2,8 +2,8 @@
 
     python -m bench.agent_tokens
 
-The same MCP route; the agent acts for the user of the cookie. Rounds in turns, CPU time, the median of each. Goal: the token of an agent
-costs at most 10 % more than the cookie.
+The same MCP route; the agent acts for the user of the cookie. Rounds in turns, CPU time, the median of each. Goal: a token of an agent or
+of a service account costs at most 10 % more than the cookie.
 """
 
 import asyncio
@@ -36,7 +36,6 @@ from tests.support.options import make_options
 HOST, RESOURCE, CLIENT = "tools.example.com", "https://tools.example.com/mcp", "build-agent"
 GOAL_RATIO = 1.1
 ROUNDS, CHECKS = 31, 500
-AGENT_TOKEN = "access token of an agent"
 AGENT_SESSION_ID = "a" * 43
 ROUTE = {
     "from": f"https://{HOST}",
@@ -89,7 +88,7 @@ async def measure() -> dict[str, float]:
     cookie = signed_in(SessionCookies(options), "s1", HOST, issued=time.time(), expires=time.time() + 50_000)
     accept = (b"accept", b"application/json, text/event-stream")
     callers: dict[str, Credentials] = {"session cookie": ((accept,), (cookie.encode(),))}
-    for name, token in ((AGENT_TOKEN, agent_token), ("token of a service account", account_token)):
+    for name, token in (("access token of an agent", agent_token), ("token of a service account", account_token)):
         callers[name] = ((accept, (b"authorization", f"Bearer {await token(broker)}".encode())), ())
     for name, (headers, cookies) in callers.items():
         request = parse_request("POST", HOST.encode(), b"/mcp", b"", service.default_ports, headers=headers)
@@ -108,8 +107,8 @@ def main() -> int:
     cookie = found["session cookie"]
     for name, each in found.items():
         print(f"{name:28} {each:7.1f} µs a decision  {each / cookie:5.2f}")
-    print(f"  goal: an agent's token costs at most {GOAL_RATIO} times a cookie")
-    return 0 if found[AGENT_TOKEN] <= GOAL_RATIO * cookie else 1
+    print(f"  goal: a token costs at most {GOAL_RATIO} times a cookie")
+    return 0 if max(found.values()) <= GOAL_RATIO * cookie else 1
 
 
 if __name__ == "__main__":

@@ -19,9 +19,12 @@ from foundation.crypto.agent_token import AgentTokenKind, matches_hash, parse_se
 MAX_CACHED, CACHED_BYTES = 20_000, 1000  # an entry's record, resource and scopes, and its identity
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _VerifiedAccountToken:
-    """Token that matched the record of `version`, at the resource of a route and host.  `identity` was derived from `base`."""
+    """Token that matched the record of `version`, at the resource of a route and host.  `identity` was derived from `base`.
+
+    `writes` is the replica's write count at the last check of the record, -1 before the first.
+    """
 
     id: str
     version: int
@@ -31,6 +34,7 @@ class _VerifiedAccountToken:
     host_port: str
     base: Identity | None = None
     identity: Identity | None = None
+    writes: int = -1
 
 
 class AccountTokenLoader:
@@ -55,7 +59,8 @@ class AccountTokenLoader:
                 return loaded
             known = loaded
         # At each use: the account may have ended, or its secret may have been rotated.
-        base = await self._accounts.identify_holder(known.token.account, known.token.secret_hash, now)
+        account, secret_hash = known.token.account, known.token.secret_hash
+        base = self._accounts.peek_holder(account, secret_hash, now) or await self._accounts.identify_holder(account, secret_hash, now)
         if isinstance(base, InvalidToken):
             return base
         if base is not known.base:
@@ -68,7 +73,14 @@ class AccountTokenLoader:
         return known.identity
 
     def _is_current(self, known: _VerifiedAccountToken) -> bool:
-        return known.generation == self._replica.generation and known.version == self._replica.version(SERVICE_ACCOUNT_TOKEN, known.id)
+        writes = self._replica.writes
+        if known.writes == writes:
+            return True
+        is_current = known.generation == self._replica.generation and known.version == self._replica.version(
+            SERVICE_ACCOUNT_TOKEN, known.id
+        )
+        known.writes = writes if is_current else -1
+        return is_current
 
     async def _load(self, token: str, request: PolicyRequest, route: Route | None) -> _VerifiedAccountToken | InvalidToken:
         if not (id := parse_session_id(AgentTokenKind.SERVICE_ACCOUNT, token)):

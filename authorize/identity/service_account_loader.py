@@ -22,13 +22,16 @@ ReadRecord = Callable[[str, str], Awaitable[Record | None]]
 MALFORMED_SECRET = "service account: the secret is mistyped or truncated"  # noqa: S105 - a message
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _LoadedAccount:
+    """Account of an unchanged record.  `writes` is the replica's write count at the last check of it, -1 before the first."""
+
     version: int
     account: ServiceAccountRecord
     identity: Identity
     creators: tuple[tuple[str, int], ...]  # the accounts that created it, with their versions
     replica_generation: int = 0  # of the replica that it was read from
+    writes: int = -1
 
 
 class ServiceAccountLoader:
@@ -51,15 +54,31 @@ class ServiceAccountLoader:
         """Return the identity of an account whose access token was issued for the secret with this hash.  Raises BrokerError."""
         return await self._identify(name, partial(hmac.compare_digest, secret_hash), now)
 
+    def peek_holder(self, name: str, secret_hash: str, now: float) -> Identity | None:
+        """Return the cached identity of such an account.  None means that `identify_holder` must be called."""
+        if (known := self._peek(name, now)) is None:
+            return None
+        return known.identity if is_current_secret(partial(hmac.compare_digest, secret_hash), known.account, now) else None
+
     async def _identify(self, name: str, matches: Callable[[str], bool], now: float) -> Identity | InvalidToken:
-        known: _LoadedAccount | InvalidToken | None = self._known.get(name)
-        if not isinstance(known, _LoadedAccount) or now >= known.identity.expires_at or not self._is_current(name, known):
-            known = await self._load(name, now)
+        known = self._peek(name, now) or await self._load(name, now)
         if isinstance(known, InvalidToken):
             return known
         if not is_current_secret(matches, known.account, now):
             return InvalidToken(f"service account {name}: it has another secret")
         return known.identity
+
+    def _peek(self, name: str, now: float) -> _LoadedAccount | None:
+        known = self._known.get(name)
+        if known is None or now >= known.identity.expires_at:
+            return None
+        # Usually no record has changed since the last request of this account.
+        writes = self._replica.writes
+        if known.writes != writes:
+            if not self._is_current(name, known):
+                return None
+            known.writes = writes
+        return known
 
     def _is_current(self, name: str, known: _LoadedAccount) -> bool:
         is_account_current = known.replica_generation == self._replica.generation and known.version == self._replica.version(
