@@ -91,8 +91,8 @@ attack: tools venv-test ## all attack classes against the running product (CLASS
 	@$(if $(CLASS),,GATE_POLICY_CASES=20000 GATE_DIRECTORY_FAULTS=all $(PY) -m pytest -q tests/contract/test_policy_reference.py tests/contract/test_directories.py)
 	@$(PY) -m tests.attack.run $(if $(CLASS),--class $(CLASS))
 
-mutants: tools venv-test ## mutation testing: disable one guard at a time
-	@$(PY) -m tests.mutants
+mutants: tools venv-test ## mutation testing: disable one guard at a time (ALL=1: also in packages that were not worked through)
+	@$(PY) -m tests.mutants $(if $(ALL),--all)
 
 bench: tools venv-test ## all benchmarks, as tables with ratios measured in one run
 	@status=0; for name in decision agent_tokens web.decision_log config_load web.sign_in_pages peers streaming config_reload websockets mcp_routes tcp_tunnels slow_clients stalled_readers stores.store_operations stores.split_services stores.directory_sync stores.scim_push external_envoy web.admin_pages route_metrics web.portal_page; do $(PY) -m bench.$$name || status=1; done; exit $$status

@@ -1,8 +1,9 @@
 """The mutation run: which missing guards do the tests not notice?
 
-    python -m tests.mutants [--list] [--only NAME] [--jobs N]
+    python -m tests.mutants [--list] [--all] [--only NAME] [--jobs N]
 
-Exits 0 where every mutant is noticed, but for those in modules that were not worked through yet (guards.py).
+Without `--all` and `--only`, runs the mutants by hand and the generated ones of packages that were worked through (guards.py), of which each
+must be noticed. Others are only reported.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import tests.mutants.by_hand  # noqa: F401 - fills the table
@@ -28,20 +29,23 @@ from tests.mutants.package_run import instrumented, noticed_by, run
 from tests.mutants.tree import Tree
 from tests.support.fork_server import LIBRARIES
 
+Chosen = Callable[[str], list[Generated]]  # the mutants of a package that are to be run
 Result = tuple[list[str], int, bool]  # the lines to print, how many mutants were noticed, and whether that is as it must be
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description="Leaves out one guard at a time.")
     parser.add_argument("--list", action="store_true", help="print the mutants and do nothing")
+    parser.add_argument("--all", action="store_true", help="also the mutants of packages that were not worked through (hours)")
     parser.add_argument("--only", metavar="NAME", default="", help="only the mutants whose module, file or name contains NAME")
     parser.add_argument("--jobs", metavar="N", type=int, default=2, help="processes at once (default: 2)")
     options = parser.parse_args(arguments)
     by_hand = [mutant for mutant in MUTANTS if options.only in mutant.name or options.only in mutant.file]
-    packages = [package for package in MORE_TESTS if _chosen(package, options.only)]
+    chosen = functools.partial(_chosen, only=options.only, is_all=options.all or bool(options.only))
+    packages = [package for package in MORE_TESTS if chosen(package)]
     if options.list:
         print(*(f"{mutant.file}: {mutant.name}" for mutant in by_hand), sep="\n")
-        print(*(str(mutant) for package in packages for mutant in _chosen(package, options.only)), sep="\n")
+        print(*(str(mutant) for package in packages for mutant in chosen(package)), sep="\n")
         return 0
     if not by_hand and not packages:
         print(f"no mutant is called {options.only!r}")
@@ -49,15 +53,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if mistakes := list(_mistakes(by_hand)):
         print("void: the table is wrong", *mistakes, sep="\n")
         return 1
-    return _run(by_hand, packages, options.only, options.jobs)
+    return _run(by_hand, packages, chosen, options.jobs)
 
 
-def _chosen(package: str, only: str) -> list[Generated]:
+def _chosen(package: str, only: str, *, is_all: bool) -> list[Generated]:
     """The mutants of a package that are to be run."""
     _, mutants = instrumented(guard_modules(package))
-    return [
-        mutant for mutant in mutants if mutant.key not in IGNORED.get(mutant.module, {}) and (only in mutant.module or only in str(mutant))
-    ]
+    mutants = [mutant for mutant in mutants if mutant.key not in IGNORED.get(mutant.module, {})]
+    return [mutant for mutant in mutants if (is_all or mutant.package in WORKED_THROUGH) and (only in mutant.module or only in str(mutant))]
 
 
 def _mistakes(chosen: Sequence[Mutant | ScriptMutant]) -> Iterator[str]:
@@ -68,14 +71,14 @@ def _mistakes(chosen: Sequence[Mutant | ScriptMutant]) -> Iterator[str]:
             yield f"{mutant.file}: {error}"
 
 
-def _run(by_hand: Sequence[Mutant | ScriptMutant], packages: Sequence[str], only: str, jobs: int) -> int:
+def _run(by_hand: Sequence[Mutant | ScriptMutant], packages: Sequence[str], chosen: Chosen, jobs: int) -> int:
     started = time.monotonic()
     noticed, passed = 0, True
     _import_libraries()
     with tempfile.TemporaryDirectory(prefix="mutants-") as directory, multiprocessing.get_context("fork").Pool(jobs) as pool:
         parts = [[mutant.name for mutant in by_hand[number::jobs]] for number in range(jobs)]
         trees = pool.imap_unordered(_run_by_hand, [(part, Path(directory) / str(number)) for number, part in enumerate(parts) if part])
-        generated = pool.imap_unordered(functools.partial(_run_package, only=only), packages)
+        generated = pool.imap_unordered(functools.partial(_run_package, chosen), packages)
         for lines, count, as_it_must in itertools.chain(trees, generated):
             print(*lines, sep="\n", flush=True)
             noticed, passed = noticed + count, passed and as_it_must
@@ -91,8 +94,8 @@ def _import_libraries() -> None:
     gc.freeze()
 
 
-def _run_package(package: str, only: str) -> Result:
-    chosen = {mutant.number: mutant for mutant in _chosen(package, only)}
+def _run_package(choose: Chosen, package: str) -> Result:
+    chosen = {mutant.number: mutant for mutant in choose(package)}
     try:
         verdicts = run(guard_modules(package), list(chosen.values()), guard_tests(package))
     except Ended as error:
