@@ -94,7 +94,9 @@ class AuthenticateService:
         self.api_access = ApiAuthenticator(broker, clock)
         self.api_slots = ConcurrencyLimit(MAX_API_CALLS, MAX_API_CALLS_PER_ACCOUNT, options.process_count)
         pushing = [provider for provider in options.providers.values() if provider.has_scim]
-        self.scim: Mapping[str, ScimDirectory] = {provider.id: ScimDirectory(provider, broker, clock) for provider in pushing}
+        self.scim: Mapping[str, ScimDirectory] = {
+            provider.id: ScimDirectory(provider, broker, clock, self.connections.revoke) for provider in pushing
+        }
         self.audit_writer = AuditWriter()
         self.scim_access = ScimAuthenticator({provider.id: provider.scim_tokens for provider in pushing})
         self.jwks_publisher = JwksPublisher(signing_key, broker, clock)

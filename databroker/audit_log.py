@@ -21,7 +21,7 @@ from config.provider_config import ProviderConfig
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.broker_client import page_context
 from databroker.claims import verified_email
-from databroker.models import AuditEntry, Session, User
+from databroker.models import AuditEntry, ConnectedAccount, Session, User
 from databroker.records import SessionRecord
 from foundation.email_address import unambiguous_name
 from foundation.errors import GateError
@@ -57,7 +57,7 @@ class AuditAction(StrEnum):
     AUTHORIZE_AGENT = "authorizes an agent"
     REVOKE_AGENT = "revokes the authorization of an agent"
     CONNECT_SERVER = "connects an account at the MCP server"
-    DISCONNECT_SERVER = "disconnects the account at the MCP server"
+    DISCONNECT_SERVER = "disconnects the account at the MCP server", "could not disconnect the account at the MCP server"
     ISSUE_TOKEN = "gets an access token"  # noqa: S105 - an action
     REVOKE_TOKEN = "revokes an access token"  # noqa: S105
     GRANT_ACCESS = "grants temporary access", "could not grant temporary access"
@@ -298,14 +298,14 @@ def _escape_formula(value: Any) -> str:
 
 def session_label(session: Session) -> str:
     """Return a label for a session that remains meaningful after the session ends."""
-    user_name = session_user(session) or session.user_id or "an unknown user"
+    user_name = row_user(session) or session.user_id or "an unknown user"
     return f"{user_name}, from {session.client_address or 'an unknown address'}"
 
 
-def session_user(session: Session) -> User | None:
-    """Return the user of a session, or None if the session names none or the user has no row."""
+def row_user(row: Session | ConnectedAccount) -> User | None:
+    """Return the user of a row, or None if the row names none or the user has no row."""
     try:
-        return session.user
+        return row.user
     except User.DoesNotExist:
         return None
 

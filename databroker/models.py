@@ -144,6 +144,26 @@ class Session(ProjectedRecord):
         return self.id
 
 
+class ConnectedAccount(ProjectedRecord):
+    """Account of a user at a third-party MCP server.  `usable_until` is None while the server renews its tokens."""
+
+    change_with = "use the admin's action, or the API"
+
+    id = models.CharField(primary_key=True, max_length=MAX_ID_LENGTH)
+    user = models.ForeignKey(User, models.DO_NOTHING, null=True, db_constraint=False, related_name="connected_accounts")
+    resource = models.CharField("MCP server", max_length=1024, blank=True)
+    server_fingerprint = models.CharField(max_length=64, blank=True)
+    connected_at = models.DateTimeField(null=True)
+    refreshed_at = models.DateTimeField("last refreshed", null=True)
+    usable_until = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["-connected_at", "id"], name="account_by_connected_at")]
+
+    def __str__(self) -> str:
+        return self.resource
+
+
 class ServiceAccount(ProjectedRecord):
     change_with = "use `gate service-account`"
 

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 PERMISSIONS = {
     "sessions:read": "list sessions",
     "sessions:end": "end one session, or all of a user",
+    "connections:read": "list users' accounts at third-party MCP servers, without tokens",
+    "connections:end": "disconnect users' accounts at third-party MCP servers",
     "users:read": "list users and their groups",
     "decisions:read": "read the decision log",
     "grants:read": "list temporary access",

@@ -15,6 +15,7 @@ from django.utils.text import slugify
 from django.views.decorators.cache import never_cache
 
 import authenticate.admin
+import authenticate.views.oauth.connection_admin
 import authorize.admin
 import databroker.admin.directory_run_admin
 import databroker.admin.group_admin
@@ -36,7 +37,7 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 # Sections of the admin and their models, in order.
 SECTIONS = (
     ("Access policy", ("Route", "AccessForAWhile", "LoggedDecision")),
-    ("People", ("User", "Session", "Group")),
+    ("People", ("User", "Session", "ConnectedAccount", "Group")),
     ("Service accounts and directory", ("ServiceAccount", "DirectoryRun")),
     ("Audit log", ("AuditEntry",)),
     ("Configuration", ("Configuration",)),
@@ -147,6 +148,7 @@ site = GateAdminSite(name="admin")
 databroker.admin.session_admin.register(site)
 register_person_page(site)
 authenticate.admin.register(site)
+authenticate.views.oauth.connection_admin.register(site)
 databroker.admin.service_account_admin.register(site)
 databroker.admin.directory_run_admin.register(site)
 databroker.admin.group_admin.register(site)

@@ -21,7 +21,7 @@ from databroker.admin.session_admin import UserAdmin
 from databroker.broker_client import page_context
 from databroker.grants.access_request_store import AccessRequestStore
 from databroker.grants.grant_store import GrantStore
-from databroker.models import Group, Membership, ServiceAccount, Session, User
+from databroker.models import ConnectedAccount, Group, Membership, ServiceAccount, Session, User
 from databroker.records import ProgrammaticClient, UserRecord
 from foundation.email_address import unambiguous_name
 from foundation.errors import BrokerError
@@ -43,6 +43,7 @@ class UserDetailsAdmin(UserAdmin):
         "signed_in",
         "member_of",
         "signed_in_as",
+        "connected_to",
         "access",
         "access_requests",
         "decided",
@@ -50,7 +51,7 @@ class UserDetailsAdmin(UserAdmin):
         "accounts",
         "claims",
     ]
-    readonly_fields = [*UserAdmin.readonly_fields, "access", "access_requests", "decided", "programs", "accounts"]
+    readonly_fields = [*UserAdmin.readonly_fields, "connected_to", "access", "access_requests", "decided", "programs", "accounts"]
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         user = super().get_object(request, object_id, from_field)
@@ -75,6 +76,10 @@ class UserDetailsAdmin(UserAdmin):
         every = self.changelist_url(Group, members__id__exact=user.pk)
         more = format_html('<div><a href="{}">Show all</a></div>', every) if len(found) > MAX_LINKS else ""
         return format_html("{}{}", format_html_join("", "<div>{}: {}</div>", lines), more) if lines else self.get_empty_value_display()
+
+    @admin.display(description="accounts at MCP servers")
+    def connected_to(self, user: User) -> SafeString:
+        return self.row_links(user.connected_accounts.order_by("resource"), self.changelist_url(ConnectedAccount, user__id__exact=user.pk))
 
     @admin.display(description="temporary access")
     def access(self, user: Any) -> SafeString | str:

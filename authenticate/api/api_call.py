@@ -6,6 +6,7 @@ from typing import Any
 
 from authenticate.access_requests.access_request_service import AccessRequestService, IdentityLookup
 from authenticate.api.api_authenticator import ApiPrincipal
+from authenticate.upstream_oauth.connection_service import UpstreamConnections
 from config.options import Options
 from databroker.audit_log import AuditLog, service_account_log
 from databroker.broker_client import BrokerClient
@@ -20,6 +21,7 @@ class ApiContext:
     clock: Callable[[], float]
     access_requests: AccessRequestService
     identities: IdentityLookup
+    connections: UpstreamConnections
     client_address: str
     request_id: str
 

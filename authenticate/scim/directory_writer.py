@@ -4,10 +4,12 @@ A resource and its directory record carry the `issuer` for which the resource wa
 that another issuer pushed, with that issuer.  They are kept until they are pushed again, and decisions ignore them.
 """
 
+from collections.abc import Callable
+
 import structlog
 
 from authenticate.scim.resources import get_display_name, get_email
-from authorize.upstream.account_connections import delete_user_connections
+from authorize.upstream.account_connections import AccountConnection, delete_user_connections
 from config.issuers import applies_to_issuer
 from config.provider_config import ProviderConfig
 from databroker.broker_client import BrokerClient
@@ -20,10 +22,14 @@ log = structlog.get_logger(__name__)
 
 
 class DirectoryWriter:
-    """Writer of directory records.  Only the holder of the SCIM lease uses it."""
+    """Writer of directory records.  Only the holder of the SCIM lease uses it.
 
-    def __init__(self, provider: ProviderConfig, broker: BrokerClient):
+    `revoke` revokes the tokens of a deactivated user's accounts at third-party MCP servers.
+    """
+
+    def __init__(self, provider: ProviderConfig, broker: BrokerClient, revoke: Callable[[AccountConnection], None]):
         self._provider = provider
+        self._revoke = revoke
         self.issuer = provider.issuer
         self._broker = broker
 
@@ -71,7 +77,7 @@ class DirectoryWriter:
         user_id = self.user_id(subject)
         for id in await end_sessions_for_user(self._broker, user_id, self._provider.deactivation_id):
             log.info("session ended", session_id=id, user_id=user_id, reason=DEACTIVATED)
-        await delete_user_connections(self._broker, user_id, DEACTIVATED, self._provider.deactivation_id)
+        await delete_user_connections(self._broker, user_id, DEACTIVATED, self._provider.deactivation_id, self._revoke)
 
     async def _deactivate(self, id: str, issuer: str) -> None:
         for each in dict.fromkeys((id, self._provider.deactivation_id(id))):

@@ -22,6 +22,7 @@ from authenticate.scim.index import Keys, ScimIndex
 from authenticate.scim.patch import apply_patch
 from authenticate.scim.resources import MAX_TEXT_LENGTH, get_attributes, has_active, parse_group, parse_user, render_group, render_user
 from authenticate.scim.scim_errors import ScimError, invalid, not_found
+from authorize.upstream.account_connections import AccountConnection
 from config.issuers import applies_to_issuer
 from config.provider_config import ProviderConfig
 from databroker.broker_client import BrokerClient, iter_records
@@ -51,12 +52,14 @@ class ScimDirectory:
     A lease serializes changes across processes.  Methods raise ScimError and BrokerError.
     """
 
-    def __init__(self, provider: ProviderConfig, broker: BrokerClient, clock: Callable[[], float]):
+    def __init__(
+        self, provider: ProviderConfig, broker: BrokerClient, clock: Callable[[], float], revoke: Callable[[AccountConnection], None]
+    ):
         self.provider = provider
         self.broker = provider_scoped(broker, provider)
         self.clock = clock
         self.index = ScimIndex(self.broker)
-        self.access = DirectoryWriter(provider, self.broker)
+        self.access = DirectoryWriter(provider, self.broker, revoke)
         self.users, self.groups = ScimUsers(self), ScimGroups(self)
         self._one_at_a_time = asyncio.Lock()
 

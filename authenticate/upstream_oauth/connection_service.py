@@ -22,7 +22,7 @@ from authorize.upstream.account_connections import (
 )
 from config.options import Options
 from databroker.broker_client import BrokerClient
-from databroker.records import UPSTREAM_CONNECTION, SessionRecord
+from databroker.records import UPSTREAM_CONNECTION, Record, SessionRecord
 from foundation.crypto.sign_in_attempts import SignInAttempts
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
@@ -120,23 +120,25 @@ class UpstreamConnections:
         try:
             await self._broker.put(UPSTREAM_CONNECTION, id, connection.to_data(), expires=now + LIFETIME)
         except BrokerError:
-            self._revoke_in_background(server, connection)
+            self.revoke(connection)
             raise
         log.info("upstream connected", user_id=session.user_id, resource=connection.resource, session_id=session.id)
 
     async def disconnect(self, session: SessionRecord, resource: str) -> bool:
         """Delete the connection of the session's user, and revoke its tokens in the background.  Return whether there was one."""
-        id = connection_id(session.user_id, resource)
-        record = await self._broker.get(UPSTREAM_CONNECTION, id)
+        record = await self._broker.get(UPSTREAM_CONNECTION, connection_id(session.user_id, resource))
         connection = AccountConnection.parse(record) if record is not None else None
-        if connection is None or connection.user_id != session.user_id:
+        if record is None or connection is None or connection.user_id != session.user_id:
             return False
-        await self._broker.delete(UPSTREAM_CONNECTION, id)
-        log.info("upstream disconnected", user_id=session.user_id, resource=resource, session_id=session.id)
-        server = self.servers.find(resource)
-        if server is not None and connection.belongs_to(session.user_id, connection.issuer, server):
-            self._revoke_in_background(server, connection)
+        await self.delete(record)
         return True
+
+    async def delete(self, record: Record) -> None:
+        """Delete a connection, and revoke its tokens in the background."""
+        await self._broker.delete(UPSTREAM_CONNECTION, record.id)
+        if (connection := AccountConnection.parse(record)) is not None:
+            log.info("upstream disconnected", user_id=connection.user_id, resource=connection.resource)
+            self.revoke(connection)
 
     async def list_servers(self, session: SessionRecord, accessible: list[str]) -> list[ListedServer]:
         """Return the servers that the user may use, and those to which the user is still connected, by name."""
@@ -174,7 +176,11 @@ class UpstreamConnections:
         is_own = server is not None and connection.belongs_to(session.user_id, session.effective_issuer, server)
         return ConnectionState.CHANGED if state is ConnectionState.CONNECTED and not is_own else state
 
-    def _revoke_in_background(self, server: UpstreamServer, connection: AccountConnection) -> None:
+    def revoke(self, connection: AccountConnection) -> None:
+        """Revoke the tokens of a deleted connection in the background, if the configuration of its server is that of the tokens."""
+        server = self.servers.find(connection.resource)
+        if server is None or not connection.belongs_to(connection.user_id, connection.issuer, server):
+            return
         task = spawn(self.client.revoke(server, connection), name="revoke tokens of a third-party server")
         self._revocations.add(task)
         task.add_done_callback(self._revocations.discard)

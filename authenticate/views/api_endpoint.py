@@ -62,6 +62,7 @@ async def _dispatch(request: HttpRequest, path: str) -> HttpResponse:
             service.clock,
             service.access_requests,
             gate.authorize.load_session_identity,
+            service.connections,
             gate.client_address,
             gate.request_id,
         )

@@ -171,11 +171,14 @@ async def user_connections(
                 yield record, connection
 
 
-async def delete_user_connections(broker: BrokerClient, user_id: str, reason: str, normalize_id: Callable[[str], str] = str) -> None:
-    """Delete the connections of a user whose account has ended."""
+async def delete_user_connections(
+    broker: BrokerClient, user_id: str, reason: str, normalize_id: Callable[[str], str], revoke: Callable[[AccountConnection], None]
+) -> None:
+    """Delete the connections of a user whose account has ended, and revoke their tokens."""
     async for record, connection in user_connections(broker, user_id, normalize_id):
         await broker.delete(UPSTREAM_CONNECTION, record.id)
         log_removal(connection, reason)
+        revoke(connection)
 
 
 async def refuse_connection(broker: BrokerClient, record: Record, connection: AccountConnection, now: float, reason: str) -> None:

@@ -45,6 +45,16 @@ def sessions(rows: QuerySet, text: str) -> QuerySet:
     return _match_all(rows, [matches_term(term) for term in _split_terms(text)])
 
 
+def connected_accounts(rows: QuerySet, text: str) -> QuerySet:
+    """Filter accounts at third-party MCP servers by user, server, or exact id."""
+
+    def matches_term(term: str) -> Q:
+        people = User.objects.filter(_matching_users(term)).values("pk")
+        return Q(pk=term) | Q(user__id__holds=term) | Q(resource__holds=term) | Q(user_id__in=people)
+
+    return _match_all(rows, [matches_term(term) for term in _split_terms(text)])
+
+
 def users(rows: QuerySet, text: str) -> QuerySet:
     """Filter users by email address, name or id, or by group."""
 

@@ -17,7 +17,7 @@ from databroker.admin import row_search
 from databroker.admin.end_sessions_action import EndSessionsAction
 from databroker.admin.read_only_admin import ReadOnlyAdmin, time_column
 from databroker.admin.record_details import fetch_or_message, render_claims, render_session_facts
-from databroker.audit_log import AUDIT_COLUMNS, csv_lines, session_label, session_user
+from databroker.audit_log import AUDIT_COLUMNS, csv_lines, row_user, session_label
 from databroker.models import AuditEntry, Group, Session, User
 from databroker.records import DIRECTORY_USER, SESSION, USER
 from foundation.errors import BrokerError
@@ -104,11 +104,11 @@ class SessionAdmin(EndSessionsAdmin):
 
     @admin.display(description="user", ordering="user__email")
     def user_name(self, session: Session) -> str:
-        return str(session_user(session) or session.user_id or "unknown")
+        return str(row_user(session) or session.user_id or "unknown")
 
     @admin.display(description="user")
     def account(self, session: Session) -> str:
-        user = session_user(session)
+        user = row_user(session)
         return self.row_link(user) if user else (session.user_id or "")
 
     @admin.display(description="client", ordering="client_id")

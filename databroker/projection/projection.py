@@ -10,9 +10,18 @@ from django.db import Error, models
 
 from databroker.broker_client import BrokerClient, iter_records
 from databroker.claims import ProviderClaims
-from databroker.models import MAX_ID_LENGTH, DirectoryRun, Group, ServiceAccount, Session, User
+from databroker.models import MAX_ID_LENGTH, ConnectedAccount, DirectoryRun, Group, ServiceAccount, Session, User
 from databroker.projection import rows
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
+from databroker.records import (
+    DIRECTORY_GROUP,
+    DIRECTORY_RUN,
+    DIRECTORY_USER,
+    SERVICE_ACCOUNT,
+    SESSION,
+    UPSTREAM_CONNECTION,
+    USER,
+    Record,
+)
 from databroker.store.base import NO_POSITION, ResyncRequired
 from foundation.backoff import backoff_delays
 from foundation.errors import BrokerError
@@ -25,6 +34,7 @@ TYPES: dict[type[models.Model], tuple[str, ...]] = {
     Group: (DIRECTORY_GROUP,),
     ServiceAccount: (SERVICE_ACCOUNT,),
     DirectoryRun: (DIRECTORY_RUN,),
+    ConnectedAccount: (UPSTREAM_CONNECTION,),
 }
 ADD: dict[type[models.Model], Callable[..., None]] = {
     Session: rows.add_session,
@@ -32,6 +42,7 @@ ADD: dict[type[models.Model], Callable[..., None]] = {
     Group: rows.add_group,
     ServiceAccount: rows.add_service_account,
     DirectoryRun: rows.add_directory_run,
+    ConnectedAccount: rows.add_connected_account,
 }
 MODELS = {type: model for model, types in TYPES.items() for type in types}
 # SQLite has one writer, so small batches with pauses let the admin write too.

@@ -11,7 +11,7 @@ from django.db import Error, connection, models, transaction
 from config.issuers import applies_to_issuer
 from databroker.agent_records import SessionClient
 from databroker.claims import ProviderClaims
-from databroker.models import MAX_ID_LENGTH, DirectoryRun, Group, Membership, ServiceAccount, Session, User
+from databroker.models import MAX_ID_LENGTH, ConnectedAccount, DirectoryRun, Group, Membership, ServiceAccount, Session, User
 from databroker.records import Record, issuer_in
 from foundation.email_address import canonical_email, display_name
 from foundation.errors import BrokerError
@@ -22,7 +22,7 @@ PRESERVED_COLUMNS = (*LAST_SEEN_COLUMNS, "from_claim")
 COUNTS = ("users", "groups", "added", "changed", "removed", "requests")
 BATCH_SIZE = 500
 END_OF_TIME = 253_402_300_800
-MODELS: tuple[type[models.Model], ...] = (Group, User, Session, ServiceAccount, DirectoryRun)
+MODELS: tuple[type[models.Model], ...] = (Group, User, Session, ServiceAccount, DirectoryRun, ConnectedAccount)
 # Prefix of ids of service accounts in session activity.
 ACCOUNT_PREFIX = "service_account/"
 
@@ -147,6 +147,20 @@ def add_directory_run(rows: RowBatch, id: str, run: Record) -> None:
             **numbers,
         )
     )
+
+
+def add_connected_account(rows: RowBatch, id: str, connection: Record) -> None:
+    data = connection.data
+    row = ConnectedAccount(
+        id=id,
+        user_id=_text(data, "user_id", MAX_ID_LENGTH) or None,
+        resource=_text(data, "resource", 1024),
+        server_fingerprint=_text(data, "server_fingerprint", 64),
+        connected_at=to_datetime(data.get("connected_at")),
+        refreshed_at=to_datetime(data.get("tokens_received_at")),
+        usable_until=to_datetime(data.get("usable_until")),
+    )
+    return rows.upserts.append(row)
 
 
 def write(rows: RowBatch) -> None:

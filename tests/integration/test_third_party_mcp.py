@@ -44,7 +44,7 @@ def stage(
             mcp = {"path": "/mcp", "name": f"The {host}", "upstream_oauth": server.settings}
             builder.route(host, to=server.url, mcp=mcp, **accounts)
         builder.route(DISCOVERED, to=server.url, mcp={"path": "/mcp", "upstream_oauth": {"scopes": ["tools"]}}, **accounts)
-        builder.setting(grpc_address=f"127.0.0.1:{free_port()}", oauth_clients=[CLIENT])
+        builder.setting(grpc_address=f"127.0.0.1:{free_port()}", oauth_clients=[CLIENT], admin_allowed_users=["bob@example.com"])
         builder.setting(data_plane="envoy" if request.param == "envoy" else "embedded", workers="2" if request.param == "workers" else "1")
         with builder.start(tmp_path_factory.mktemp(request.param)) as gate:
             yield gate, server
@@ -149,6 +149,33 @@ async def test_rejected_token_is_replaced_or_the_connection_ends(stage: tuple[Ru
             page = await browser.get(gate.url(AUTHENTICATE_HOST, path), headers=HTML)
             assert f'name="connect" value="{gate.url(THIRD, "/mcp")}"' in page.text
             assert STATE_TEXTS[ConnectionState.EXPIRED] in page.text
+
+
+async def test_administrator_disconnects_the_account_of_a_user(stage: tuple[RunningGate, ThirdPartyServer]) -> None:
+    gate, server = stage
+    accounts = gate.url(AUTHENTICATE_HOST, "/.gate/admin/databroker/connectedaccount/")
+    async with gate.client() as alice, gate.client() as administrator:
+        await signed_in(gate, alice)
+        await connect(gate, alice)
+        assert (await account(gate, alice)).startswith("account-")
+        await signed_in(gate, administrator, "bob")
+
+        async def listed() -> bool:
+            page = await follow(administrator, await administrator.get(accounts, headers=HTML))
+            assert not any(token in page.text for token in server.control()["tokens"])
+            return gate.url(THIRD, "/mcp") in page.text
+
+        await eventually_equal(listed, True)
+        page = await administrator.get(accounts, headers=HTML)
+        form = {
+            "csrfmiddlewaretoken": re.findall(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)[0],
+            "_selected_action": re.findall(r'name="_selected_action" value="([^"]+)"', page.text),
+            "action": "disconnect",
+        }
+        done = await administrator.post(accounts, data=form, headers={"Referer": accounts})
+        assert done.status_code == 302, done.text
+        assert await account(gate, alice) == "401"
+        assert not await listed()
 
 
 async def test_disconnect_revokes_at_the_server(stage: tuple[RunningGate, ThirdPartyServer]) -> None:

@@ -9,13 +9,14 @@ from asgiref.sync import async_to_sync
 
 import authenticate.admin
 import authorize.admin
+from authenticate.views.oauth import connection_admin
 from authorize.models import LoggedDecision
 from databroker.admin import group_admin, service_account_admin, session_admin
 from databroker.audit_log import AuditAction
 from databroker.grants.access_request_store import AccessRequest, AccessRequestStore
 from databroker.grants.grant_records import AccessGrant
 from databroker.grants.grant_store import GrantStore
-from databroker.models import AuditEntry, Group, Membership, ServiceAccount, Session, User
+from databroker.models import AuditEntry, ConnectedAccount, Group, Membership, ServiceAccount, Session, User
 from databroker.records import PROGRAMMATIC_CLIENT, USER, ProgrammaticClient, UserRecord
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
@@ -38,7 +39,7 @@ class People:
 
     def __init__(self, directory: Path, **settings: Any):
         self.broker = MemoryStore(lambda: NOW)
-        parts: Any = (session_admin, authorize.admin, authenticate.admin, group_admin, service_account_admin, user_admin)
+        parts: Any = (session_admin, authorize.admin, authenticate.admin, connection_admin, group_admin, service_account_admin, user_admin)
         registers = [part.register for part in parts]
         options = make_options(directory, **{"groups_claim": "groups", **settings})
         self.pages = AdminPages(*registers, broker=self.broker, options=options)
@@ -187,3 +188,11 @@ def test_access_of_linked_accounts_is_on_the_page_of_each(tmp_path: Path) -> Non
     assert "wages of ann" in people.text()
     async_to_sync(grant_and_request)(people.broker, "ann", "what one account had before")
     assert "what one account had before" not in people.text()
+
+
+def test_accounts_at_mcp_servers_are_linked(people: People) -> None:
+    for name in ("ann", "bob"):
+        row(ConnectedAccount, id=f"{name}/1", user_id=f"oidc/{name}", resource=f"https://{name}.example.com/mcp")
+    content = people.pages.get(PAGE).content.decode()
+    assert "https://ann.example.com/mcp</a>" in content
+    assert "https://bob.example.com/mcp" not in content

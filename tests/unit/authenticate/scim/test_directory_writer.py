@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from authenticate.scim.scim_directory import ScimDirectory
+from authorize.upstream.account_connections import AccountConnection
 from databroker.records import DIRECTORY_USER, DirectoryUser, SessionRecord
 from databroker.session_reader import directory_user_for_session
 from databroker.store.memory import MemoryStore
@@ -28,9 +29,14 @@ class World:
     """Two configurations over one data broker; the first one's provider has pushed ann, and the group that she is in."""
 
     def __init__(self, tmp_path: Path):
-        self.broker = MemoryStore()
+        self.broker, self.revoked = MemoryStore(), list[AccountConnection]()
         self.first, self.second = (
-            ScimDirectory(make_options(tmp_path, scim_token=TOKEN, idp_provider_url=issuer).first_provider, self.broker, lambda: 1000.0)
+            ScimDirectory(
+                make_options(tmp_path, scim_token=TOKEN, idp_provider_url=issuer).first_provider,
+                self.broker,
+                lambda: 1000.0,
+                self.revoked.append,
+            )
             for issuer in (FIRST, SECOND)
         )
 
@@ -153,7 +159,7 @@ async def test_deactivation_without_record_is_per_issuer(world: World) -> None:
 async def test_a_tenant_of_the_shared_endpoint_is_of_it(tmp_path: Path) -> None:
     guid, broker = "11111111-2222-3333-4444-555555555555", MemoryStore()
     options = make_options(tmp_path, scim_token=TOKEN, idp_provider="azure", idp_provider_url=None)
-    shared = ScimDirectory(options.first_provider, broker, lambda: 1000.0)
+    shared = ScimDirectory(options.first_provider, broker, lambda: 1000.0, [].append)
     await shared.users.create({**ANN, "externalId": "1"})
     record = await broker.get(DIRECTORY_USER, "azure/1")
     for host, counts in (("https://login.microsoftonline.com", True), ("https://login.microsoftonline.us", False)):
@@ -170,3 +176,4 @@ async def test_accounts_at_third_party_servers_end_with_the_user(world: World, t
     await (world.first.users.patch(world.user, OUT) if end == "deactivate" else world.first.users.delete(world.user))
     assert await stored_connection(world.broker, "oidc/ann") is None
     assert await stored_connection(world.broker, "oidc/bob") is not None
+    assert [each.user_id for each in world.revoked] == ["oidc/ann"]

@@ -32,7 +32,9 @@ Make = Callable[..., ScimDirectory]
 
 @pytest.fixture
 def make(tmp_path: Path, broker: MemoryStore) -> Make:
-    return lambda **settings: ScimDirectory(make_options(tmp_path, scim_token=TOKEN, **settings).first_provider, broker, lambda: 1000.0)
+    return lambda **settings: ScimDirectory(
+        make_options(tmp_path, scim_token=TOKEN, **settings).first_provider, broker, lambda: 1000.0, [].append
+    )
 
 
 @pytest.fixture

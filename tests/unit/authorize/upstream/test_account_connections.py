@@ -107,13 +107,15 @@ async def test_connections_of_a_deleted_user() -> None:
     for user in ("oidc/alice", "oidc/Alice", "oidc/bob"):
         for resource in (URI, "https://b.example.com"):
             await put_connection(broker, a_connection(server(), lambda: 0.0, user_id=user, resource=resource))
-    await delete_user_connections(broker, "oidc/alice", "the reason")
+    revoked: list[AccountConnection] = []
+    await delete_user_connections(broker, "oidc/alice", "the reason", str, revoked.append)
+    assert {each.resource for each in revoked} == {URI, "https://b.example.com"}
 
     async def held(user: str) -> list[AccountConnection]:
         return [connection async for _, connection in user_connections(broker, user)]
 
     assert [len(await held(user)) for user in ("oidc/alice", "oidc/Alice", "oidc/bob")] == [0, 2, 2]
-    await delete_user_connections(broker, "oidc/ALICE", "the reason", str.lower)
+    await delete_user_connections(broker, "oidc/ALICE", "the reason", str.lower, revoked.append)
     assert [len(await held(user)) for user in ("oidc/alice", "oidc/Alice", "oidc/bob")] == [0, 0, 2]
 
 

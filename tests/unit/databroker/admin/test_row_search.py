@@ -3,7 +3,7 @@
 import pytest
 
 from databroker.admin import row_search
-from databroker.models import Group, Membership, Session, User
+from databroker.models import ConnectedAccount, Group, Membership, Session, User
 from tests.support.database import row
 
 
@@ -44,6 +44,16 @@ def people(database: None) -> None:
 )
 def test_sessions_are_found_by_user_location_and_id(text: str, found: list[str]) -> None:
     assert [session.pk for session in row_search.sessions(Session.objects.order_by("pk"), text)] == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("adams", ["1", "2"]), ("bob@ Tools", ["2"]), ("oidc/gone", ["3"]), ("3", ["3"]), ("code.a.org", ["1", "3"]), ("%", [])],
+)
+def test_connected_accounts_are_found_by_user_server_and_id(text: str, found: list[str]) -> None:
+    for id, user, host in (("1", "alice", "code"), ("2", "bob", "tools"), ("3", "gone", "code")):
+        row(ConnectedAccount, id=id, user_id=f"oidc/{user}", resource=f"https://{host}.a.org/mcp")
+    assert [each.pk for each in row_search.connected_accounts(ConnectedAccount.objects.order_by("pk"), text)] == found
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Rows contain the data of their records, and no other data."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -7,12 +8,14 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from authorize.upstream.account_connections import AccountConnection
 from databroker.claims import GroupsClaim, ProviderClaims
-from databroker.models import MAX_ID_LENGTH, DirectoryRun, Group, Membership, ServiceAccount, Session, User
+from databroker.models import MAX_ID_LENGTH, ConnectedAccount, DirectoryRun, Group, Membership, ServiceAccount, Session, User
 from databroker.projection.projection import TYPES, add_rows
 from databroker.projection.rows import (
     BATCH_SIZE,
     RowBatch,
+    add_connected_account,
     add_group,
     add_service_account,
     add_session,
@@ -23,7 +26,7 @@ from databroker.projection.rows import (
     write,
     write_last_seen,
 )
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, UPSTREAM_CONNECTION, USER, Record
 from foundation.errors import BrokerError
 from tests.support.database import row
 from tests.support.options import make_options
@@ -335,7 +338,24 @@ def test_a_service_account_has_a_row_without_its_secret_and_is_seen_under_its_ow
     assert not ServiceAccount.objects.exists()
 
 
-@pytest.mark.parametrize("model", [Group, User, Membership, Session, ServiceAccount, DirectoryRun])
+def test_a_connected_account_has_a_row_without_its_tokens(database):
+    connection = AccountConnection("oidc/alice", "", "https://code.example.com/mcp", "f" * 64, NOON.timestamp(), 2e9, "acc3ss", "r3fresh")
+    rows = RowBatch()
+    add_connected_account(rows, "k/1", record(UPSTREAM_CONNECTION, **connection.to_data()))
+    add_connected_account(rows, "k/2", record(UPSTREAM_CONNECTION, **replace(connection, refused_at=NOON.timestamp()).to_data()))
+    write(rows)
+    first, refused = ConnectedAccount.objects.order_by("pk").values()
+    assert (first["user_id"], first["resource"], first["connected_at"], first["usable_until"]) == (
+        "oidc/alice",
+        "https://code.example.com/mcp",
+        NOON,
+        None,
+    )
+    assert refused["usable_until"] == NOON
+    assert not any(secret in str(first) for secret in ("acc3ss", "r3fresh"))
+
+
+@pytest.mark.parametrize("model", [Group, User, Membership, Session, ServiceAccount, DirectoryRun, ConnectedAccount])
 @pytest.mark.parametrize(
     "change",
     [
