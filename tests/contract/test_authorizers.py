@@ -302,7 +302,9 @@ async def test_account_at_a_third_party_server_is_used_or_required(world: World)
     assert await credentials(token_hash(b"Bearer another")) == ((b"authorization", b"Bearer access-1"),)
     with pytest.raises(AccountConnectionRequired):
         await credentials(token_hash(b"Bearer access-1"))
-    assert await stored_connection(world.broker, "oidc/1", server.resource.uri) is None
+    connection = await stored_connection(world.broker, "oidc/1", server.resource.uri)
+    assert connection is not None
+    assert (connection.access_token, connection.refused_at) == ("", NOW)
 
 
 async def test_missing_required_claim_has_the_same_error(world):
