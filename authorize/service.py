@@ -222,13 +222,14 @@ class AuthorizeService(Authorizer):
 
         The browser session takes precedence, so that no link or script can make a signed-in user act as another.
         """
+        if request.stream_session_id:
+            return _as_pair(await self._agent_tokens.identify_stream(request.stream_session_id, request, route, now))
         cookie_headers = tuple(cookie_headers)
         audiences = () if not cookie_headers else self.audiences(request) if request.is_tunnel else (request.host_port,)
         for audience in audiences:
             if (identity := await self._identify_by_cookie(cookie_headers, audience, now)) is not None:
                 return identity, ""
-        found = await self._identify_by_token(request, now, route)
-        return (None, found.reason) if isinstance(found, InvalidToken) else (found, "")
+        return _as_pair(await self._identify_by_token(request, now, route))
 
     async def _identify_by_cookie(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Identity | None:
         return await self._cookies.find_only_session(cookie_headers, host_port, now, self._identities.find_browser_identity)
@@ -287,6 +288,11 @@ class AuthorizeService(Authorizer):
             return (await self._identify(request, cookie_headers, now, route))[0]
         except BrokerError:
             return None
+
+
+def _as_pair(found: Identity | InvalidToken | None) -> tuple[Identity | None, str]:
+    """Return (identity, reason why a token was rejected)."""
+    return (None, found.reason) if isinstance(found, InvalidToken) else (found, "")
 
 
 def _decision_expiry(decision: Decision, identity: Identity) -> float:

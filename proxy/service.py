@@ -1,12 +1,12 @@
 """Proxy service: finds the handler of each incoming request."""
 
 from collections.abc import Callable
-from itertools import chain
 from typing import Any, Protocol
 
 from authorize.authorizer import AuthorizePageContext, Authorizer
 from authorize.policy.policy_request import CONNECT, PolicyRequest, parse_request
-from authorize.protected_resources import ProtectedResources
+from authorize.protected_resources import ProtectedResource, ProtectedResources, common_providers
+from authorize.route_settings import reserved_hosts
 from config.options import Options
 from config.routes.route import Route
 from databroker.session_reader import SessionReader
@@ -52,8 +52,12 @@ class ProxyService:
         )
         self._site = build_site_info(options, site_headers)
         self._serves_routes = options.services in PROXY_ROLES
+        self.protected_resources = ProtectedResources(options.policy, reserved_hosts(options))
         self._host_roles = MemoCache(
-            _host_roles(options, authorize), MAX_CACHED_HOSTS, max_key_length=MAX_HOST_LENGTH, size=lambda address: len(address[0])
+            _host_roles(options, authorize, self.protected_resources),
+            MAX_CACHED_HOSTS,
+            max_key_length=MAX_HOST_LENGTH,
+            size=lambda address: len(address[0]),
         )
         gate_hosts = {each.host for each in (options.authenticate_service_url, options.forward_auth_url) if each is not None}
         authenticate = options.authenticate_service_url if options.services in AUTHENTICATE_ROLES else None
@@ -64,7 +68,6 @@ class ProxyService:
         self.upstream_errors: UpstreamErrors = self.data_plane.upstream_errors
         self.forward_auth = ForwardAuth(options, pipeline)
         self.sign_in_urls, self.sign_in_loops = pipeline.renderer.sign_in_urls, pipeline.verdicts.loops
-        self.protected_resources = ProtectedResources(options.policy)
         self.session_cookies = SessionCookies(options)
         self.session_reader = SessionReader(options)
         self.sign_in_attempts = SignInAttempts(options, "route")
@@ -114,10 +117,16 @@ class ProxyService:
         compiled = self._authorize.routes.match(PolicyRequest(CONNECT, host, int(port), "/"))
         return compiled.route if compiled is not None else None
 
+    def command_line_resource(self, request: PolicyRequest, tunnel_port: str) -> ProtectedResource | None:
+        """Return the resource of gate's command line at this host: its tunnel on a port, or with "" its pages."""
+        if tunnel_port and self.tunnel_route(request.host, tunnel_port) is None:
+            return None
+        origin = f"tcp+https://{request.host}:{int(tunnel_port)}" if tunnel_port else self.origin_for(request)
+        return self.protected_resources.find(origin, of_command_line=True)
+
     def providers_for(self, request: PolicyRequest) -> tuple[str, ...]:
         """Return the identity providers that the routes at a request's host accept; () if a route accepts all providers."""
-        providers = [compiled.route.identity_providers for compiled in self._authorize.routes.routes_for(request.host, request.port)]
-        return tuple(dict.fromkeys(chain.from_iterable(providers))) if all(providers) else ()
+        return common_providers(compiled.route for compiled in self._authorize.routes.routes_for(request.host, request.port))
 
     def is_authenticate_host(self, name: str) -> bool:
         """Return whether this process serves the sign-in pages under this host name."""
@@ -139,7 +148,7 @@ class ProxyPageContext(AuthorizePageContext, Protocol):
 page_context: Callable[[Any], ProxyPageContext] = request_context
 
 
-def _host_roles(options: Options, authorize: Authorizer) -> Callable[[tuple[str, int | None]], HostRoles]:
+def _host_roles(options: Options, authorize: Authorizer, resources: ProtectedResources) -> Callable[[tuple[str, int | None]], HostRoles]:
     """Return a function from host and port to roles.
 
     It is not a method, because a service must not contain reference cycles (process/gc_tuning.py).
@@ -147,7 +156,6 @@ def _host_roles(options: Options, authorize: Authorizer) -> Callable[[tuple[str,
     authenticate, forward_auth = options.authenticate_service_url, options.forward_auth_url
     authenticate_address = (authenticate.host, authenticate.port) if options.services in AUTHENTICATE_ROLES else None
     serves_routes = options.services in PROXY_ROLES
-    resources = ProtectedResources(options.policy)
 
     def find_roles(address: tuple[str, int | None]) -> HostRoles:
         is_authenticate_host = address == authenticate_address

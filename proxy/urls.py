@@ -14,6 +14,7 @@ urlpatterns = [
     path(".gate/jwt", route_host.jwt),
     path(".gate/api/v1/login", programmatic_login.login),
     path(".gate/form/<str:id>", form_replay.form_replay),
+    path(".well-known/gate/oauth-protected-resource", resource_metadata.command_line_metadata),
     re_path(r"^\.well-known/oauth-protected-resource(?P<path>/.*)?$", resource_metadata.resource_metadata),
     re_path(r"^\.gate/sign_?out/?$", route_host.sign_out),
     re_path("", route_host.unknown),

@@ -150,10 +150,14 @@ class GateAuthorizationServer(AuthorizationServer):
 
     def find_resource(self, request: OAuthRequest) -> ProtectedResource:
         """Return the resource that a request names.  Raises InvalidTargetError."""
-        found = self.resources.find(request.payload.data.get("resource", ""))
+        found = self.resource_at(request.payload.data.get("resource", ""))
         if found is None:
             raise InvalidTargetError("The parameter resource must be the URI of a protected resource of this server.")
         return found
+
+    def resource_at(self, uri: str) -> ProtectedResource | None:
+        """Return the resource of the client, None if there is none that it may have tokens for."""
+        return self.resources.find(uri, of_command_line=self.client is not None and self.client.is_command_line)
 
     # enforcement-point: Authorization server: Lifetime of access tokens
     def _new_tokens(self, scope: str, include_refresh_token: bool = True, **_: Any) -> dict[str, Any]:
@@ -249,7 +253,7 @@ class _CodeGrant(grants.AuthorizationCodeGrant):
     def validate_authorization_request(self) -> str:
         # The scopes that the client may request are those of the resource.
         server = self.server
-        resource = server.resources.find(self.request.payload.data.get("resource", ""))
+        resource = server.resource_at(self.request.payload.data.get("resource", ""))
         if server.client is not None and resource is not None:
             server.client = server.client.at(resource)
         return str(super().validate_authorization_request())
@@ -344,5 +348,5 @@ def require_same_resource(server: GateAuthorizationServer, request: OAuthRequest
     agent = server.agent
     if agent is None or ((named or is_required) and server.find_resource(request).uri != agent.resource):
         raise InvalidTargetError("The resource is not that of the authorization.")
-    if server.resources.find(agent.resource) is None:
+    if server.resource_at(agent.resource) is None:
         raise InvalidTargetError("The resource is no longer configured.")

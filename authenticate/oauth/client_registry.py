@@ -1,10 +1,10 @@
-"""OAuth clients of one configuration: those of `oauth_clients`, with a metadata document, or registered dynamically."""
+"""OAuth clients of one configuration: gate's command line, `oauth_clients`, with a metadata document, or registered dynamically."""
 
 from collections.abc import Callable
 
 from authenticate.oauth.client_documents import ClientDocuments, is_document_url
 from authenticate.oauth.dynamic_registration import DynamicRegistration
-from authenticate.oauth.oauth_client import OAuthClient, Registration
+from authenticate.oauth.oauth_client import COMMAND_LINE, OAuthClient, Registration
 from config.options import Options
 from config.settings.oauth_settings import OAuthClientEntry
 from databroker.broker_client import BrokerClient
@@ -17,7 +17,7 @@ class OAuthClients:
     def __init__(self, options: Options, broker: BrokerClient, clock: Callable[[], float]):
         self.documents = ClientDocuments(options, clock)
         self.dynamic = DynamicRegistration(options, broker, clock)
-        self._configured = {entry.id: _from_entry(entry) for entry in options.oauth_clients}
+        self._known = {entry.id: _from_entry(entry) for entry in options.oauth_clients} | {COMMAND_LINE.client_id: COMMAND_LINE}
 
     async def find(self, client_id: str, *, may_fetch: bool) -> OAuthClient | None:
         """Return a client for an authorization request, None if it is not known here.
@@ -26,7 +26,7 @@ class OAuthClients:
         gate send requests.
         Raises ClientDocumentError or BrokerError.
         """
-        if (client := self._configured.get(client_id)) is not None:
+        if (client := self._known.get(client_id)) is not None:
             return client
         if not is_document_url(client_id):
             return await self.dynamic.find(client_id)
@@ -37,7 +37,7 @@ class OAuthClients:
 
         Other clients are known from the session of the code or token: gate verified them when the user consented.
         """
-        if (client := self._configured.get(client_id)) is not None:
+        if (client := self._known.get(client_id)) is not None:
             return client
         agent = session.agent if session is not None else None
         is_known = agent is not None and agent.client_id == client_id
@@ -50,7 +50,7 @@ class OAuthClients:
 
     def needs_document(self, client_id: str) -> bool:
         """Return whether the client's document must be fetched before its request can be validated."""
-        return client_id not in self._configured and is_document_url(client_id) and self.documents.cached(client_id) is None
+        return client_id not in self._known and is_document_url(client_id) and self.documents.cached(client_id) is None
 
 
 def _from_entry(entry: OAuthClientEntry) -> OAuthClient:

@@ -9,7 +9,8 @@ from urllib.parse import unquote_plus, urlsplit
 from authlib.oauth2.rfc6749 import ClientMixin
 
 from authorize.protected_resources import ProtectedResource
-from foundation.oauth_redirect_uris import matches_registered_uri
+from config.settings.oauth_settings import COMMAND_LINE_ID
+from foundation.oauth_redirect_uris import LOOPBACK_HOSTS, matches_registered_uri
 from foundation.values import SecretText
 
 AUTHORIZATION_CODE, REFRESH_TOKEN, CLIENT_CREDENTIALS = "authorization_code", "refresh_token", "client_credentials"
@@ -23,6 +24,7 @@ IGNORED_SCOPES = frozenset({"offline_access"})
 class Registration(Enum):
     """Source of a client's metadata."""
 
+    BUILT_IN = "built in"
     CONFIGURED = "configured"
     METADATA_DOCUMENT = "metadata document"
     DYNAMIC = "dynamic registration"
@@ -51,9 +53,14 @@ class OAuthClient(ClientMixin):
     def remembers_consent(self) -> bool:
         """Whether a consent is remembered.
 
-        Anyone can publish a metadata document or register a client, so gate requests consent to such clients each time.
+        Anyone can publish a metadata document, register a client, or write a program that claims to be gate's command line, so gate
+        requests consent to such clients each time.
         """
         return self.registration is Registration.CONFIGURED
+
+    @property
+    def is_command_line(self) -> bool:
+        return self.registration is Registration.BUILT_IN
 
     def at(self, resource: ProtectedResource) -> Self:
         return replace(self, resource=resource)
@@ -95,3 +102,13 @@ class OAuthClient(ClientMixin):
         if self.registration is Registration.SERVICE_ACCOUNT:
             return grant_type == CLIENT_CREDENTIALS
         return grant_type in (AUTHORIZATION_CODE, REFRESH_TOKEN) or (grant_type == DEVICE_CODE and self.allows_devices)
+
+
+# gate's own programs: `gate tunnel` and others that use its tokens at hosts and tunnels instead of MCP servers.
+COMMAND_LINE = OAuthClient(
+    COMMAND_LINE_ID,
+    "gate command line",
+    tuple(f"http://{host}/callback" for host in sorted(LOOPBACK_HOSTS)),
+    Registration.BUILT_IN,
+    allows_devices=True,
+)

@@ -23,6 +23,7 @@ from authenticate.oauth.oauth_client import CLIENT_CREDENTIALS, DEVICE_CODE, REF
 from authenticate.oauth.oauth_records import DeviceAuthorization
 from authenticate.upstream_oauth.connection_service import UpstreamConnections
 from authorize.protected_resources import ProtectedResource, ProtectedResources
+from authorize.route_settings import reserved_hosts
 from config.options import Options
 from databroker.agent_records import AgentAuthorization, AuthorizationCode
 from databroker.broker_client import BrokerClient
@@ -76,7 +77,7 @@ class TokenService:
 
     def __init__(self, options: Options, broker: BrokerClient, clock: Callable[[], float], connections: UpstreamConnections):
         self.issuer = options.authenticate_service_url.origin
-        self.resources = ProtectedResources(options.policy)
+        self.resources = ProtectedResources(options.policy, reserved_hosts(options))
         self.clients = OAuthClients(options, broker, clock)
         self.devices = DeviceAuthorizations(options, broker, clock)
         self._account_tokens = AccountTokens(broker, clock)

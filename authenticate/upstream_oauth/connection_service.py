@@ -98,8 +98,11 @@ class UpstreamConnections:
 
     async def is_missing(self, session: SessionRecord) -> bool:
         """Return whether the agent of a session needs an account at a third-party server that its user has not connected."""
-        server = self.servers.find(session.agent.resource) if session.agent is not None else None
-        return server is not None and await self.get(session, server) is None
+        agent = session.agent
+        server = self.servers.find(agent.resource) if agent is not None else None
+        if agent is None or server is None or not server.resource.accepts(agent.client_id):
+            return False
+        return await self.get(session, server) is None
 
     async def save(self, session: SessionRecord, server: UpstreamServer, endpoints: ServerEndpoints, tokens: Tokens) -> None:
         """Write the connection of the session's user.  If that fails, the tokens are revoked, so that nothing remains of them."""

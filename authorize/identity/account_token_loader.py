@@ -6,9 +6,8 @@ from authorize.identity.agent_token_loader import MALFORMED, OTHER_RESOURCE
 from authorize.identity.service_account_loader import ServiceAccountLoader
 from authorize.policy.identity import Identity
 from authorize.policy.policy_request import PolicyRequest
-from authorize.protected_resources import resource_for
+from authorize.protected_resources import ResourceKind, requested_kind, requested_resource
 from config.routes.route import Route
-from config.routes.route_mcp import is_mcp_endpoint
 from databroker.records import SERVICE_ACCOUNT_TOKEN
 from databroker.replica import Replica
 from databroker.service_account_store import ServiceAccountToken
@@ -66,7 +65,7 @@ class AccountTokenLoader:
         if base is not known.base:
             known = replace(known, base=base, identity=_identity(base, known.token))
             self._verified.put(token, known, CACHED_BYTES)
-        if not is_mcp_endpoint(known.route, request.path):
+        if requested_kind(known.route, request) is not ResourceKind.MCP:
             return InvalidToken(OTHER_RESOURCE)
         if now >= known.token.expires_at or known.identity is None:
             return InvalidToken("access token: it has expired")
@@ -85,8 +84,7 @@ class AccountTokenLoader:
     async def _load(self, token: str, request: PolicyRequest, route: Route | None) -> _VerifiedAccountToken | InvalidToken:
         if not (id := parse_session_id(AgentTokenKind.SERVICE_ACCOUNT, token)):
             return InvalidToken(MALFORMED)
-        resource = resource_for(route, request.host_port) if route is not None else None
-        if route is None or resource is None or not resource.covers(request.path):
+        if route is None or (resource := requested_resource(route, request)).kind is not ResourceKind.MCP:
             return InvalidToken(OTHER_RESOURCE)
         generation = self._replica.generation
         record = await self._replica.get(SERVICE_ACCOUNT_TOKEN, id)

@@ -45,6 +45,8 @@ class PolicyRequest:
     `source_ip` is the client address that trusted proxies report, "" if in doubt.  Names in `headers` are in lower case.
 
     `mcp` is the MCP message of a request to an MCP route, None if gate has not read it.  A rule on it is then UNKNOWN and must deny.
+
+    `stream_session_id` is the session of the access token that opened a stream, if gate authorizes the stream again; no request has it.
     """
 
     method: str
@@ -58,6 +60,7 @@ class PolicyRequest:
     headers: Sequence[tuple[bytes, bytes]] = field(default=(), repr=False, hash=False)
     client_certificate: ClientCertificate | None = None
     mcp: McpMessage | None = None
+    stream_session_id: str = ""
 
     def with_message(self, message: McpMessage) -> "PolicyRequest":
         """Return the request with an MCP message.  It takes half the time of `replace`, which lists of tools pay for each item."""
@@ -73,6 +76,7 @@ class PolicyRequest:
             self.headers,
             self.client_certificate,
             message,
+            self.stream_session_id,
         )
 
     @property

@@ -25,6 +25,7 @@ REJECTED = "gate_rejected"  # hash of the credentials that the upstream has reje
 MCP_CALLS = "mcp_calls"  # a purpose, and the extension that has the calls in JSON
 ENVOY_TOKEN = "gate_token"  # noqa: S105 - one of ext_authz_tokens, from an Envoy that cannot send gRPC metadata
 MCP = "gate_mcp"  # the MCP message that the proxy has read, in JSON; absent if it has read none
+STREAM_SESSION = "gate_stream_session"  # session of the access token that opened a stream, if the proxy authorizes the stream again
 SYNC_TOKEN = "gate_seen"  # noqa: S105 - position of the data plane's replica: older records must not decide
 
 _SEPARATE_HEADERS = (b"cookie", b"origin", b"access-control-request-method")
@@ -37,6 +38,8 @@ def to_check_request(
 ) -> external_auth_pb2.CheckRequest:
     check = external_auth_pb2.CheckRequest()
     check.attributes.context_extensions.update(extensions)
+    if request.stream_session_id:
+        check.attributes.context_extensions[STREAM_SESSION] = request.stream_session_id
     source = check.attributes.source
     source.address.socket_address.address = request.source_ip
     if request.client_certificate is not None:

@@ -56,7 +56,11 @@ class ExtAuthz:
         # A decision must not use older records than the proxy has seen, because an open stream could outlive its access.
         await self._parts.replica.catch_up(extensions.get(check_attributes.SYNC_TOKEN, ""), self._parts.timeout)
         request, cookies = check_attributes.from_check_request(check_request, authorize.default_ports)
-        request = replace(request, mcp=check_attributes.parse_mcp_extension(extensions))
+        request = replace(
+            request,
+            mcp=check_attributes.parse_mcp_extension(extensions),
+            stream_session_id=extensions.get(check_attributes.STREAM_SESSION, ""),
+        )
         match extensions.get(check_attributes.PURPOSE):
             case check_attributes.IDENTIFY:
                 return _attestation_response(Attestation(await authorize.identify(cookies, request.host_port)))

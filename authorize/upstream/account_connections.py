@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import structlog
 
-from authorize.protected_resources import ProtectedResource, resource_for
+from authorize.protected_resources import ProtectedResource, mcp_server_for
 from config.routes.route import Route
 from config.routes.route_upstream_oauth import UpstreamOAuthSettings, upstream_oauth_settings, upstream_resource_uri
 from databroker.broker_client import BrokerClient, iter_records
@@ -52,7 +52,7 @@ class UpstreamServer:
 
 def upstream_server(route: Route) -> UpstreamServer | None:
     """Return the third-party server of a route, None without `upstream_oauth`."""
-    settings, resource = upstream_oauth_settings(route), resource_for(route, route.from_.host_port)
+    settings, resource = upstream_oauth_settings(route), mcp_server_for(route, route.from_.host_port)
     if settings is None or resource is None:
         return None
     uri = upstream_resource_uri(route)

@@ -15,6 +15,8 @@ from foundation.values import SecretText, canonical_host
 if TYPE_CHECKING:
     from config.options import Options
 
+# Client id of gate's own command line, which needs no entry.
+COMMAND_LINE_ID = "gate"
 MIN_SECRET_LENGTH = 32
 MAX_CLIENTS = 1000
 MAX_REDIRECT_URIS = 20
@@ -63,6 +65,12 @@ def _domains(value: Any) -> tuple[str, ...]:
 _SECRET: JsonSchema = {"type": "string", "minLength": MIN_SECRET_LENGTH}
 
 
+# enforcement-point: Authorization server: Reserved client id
+def _check_id(client: "OAuthClientEntry") -> Iterator[Finding]:
+    if client.id == COMMAND_LINE_ID:
+        yield ("id",), f"{COMMAND_LINE_ID} is the client id of gate's own command line. Choose another"
+
+
 def _check_redirect_uris(client: "OAuthClientEntry") -> Iterator[Finding]:
     if not client.redirect_uris and not client.device_authorization:
         yield ("redirect_uris",), "is required, unless `device_authorization: true`"
@@ -71,7 +79,7 @@ def _check_redirect_uris(client: "OAuthClientEntry") -> Iterator[Finding]:
 class OAuthClientEntry(Settings):
     """An entry of `oauth_clients`."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (_check_redirect_uris,)
+    RULES: ClassVar[tuple[Rule, ...]] = (_check_id, _check_redirect_uris)
 
     id: Annotated[str, FieldType("string", _client_id, {"type": "string", "pattern": f"^{_CLIENT_ID.pattern}$"})] = Field(
         description="The client's `client_id`.", examples=["build-agent"]

@@ -1,8 +1,10 @@
 """Stream tracking: the context manager of a forwarded request, which opens its stream and records how it ends."""
 
 import time
+from dataclasses import replace
 from types import TracebackType
 
+from config.settings.oauth_settings import COMMAND_LINE_ID
 from foundation.errors import AccessRevoked, FileDescriptorsExhausted, UpstreamError, UpstreamTimeout
 from proxy.forwarding.http_forwarding import ForwardResult, TerminationReason
 from proxy.planes.open_streams import OpenStreams, Stream
@@ -55,8 +57,11 @@ class StreamTracking:
 
 def open_stream(streams: OpenStreams, decision: RequestDecision) -> Stream:
     """Open the stream of a forwarded request.  The caller must close it with `streams.close`."""
-    # Because no record is deleted when a token expires, only the clock can end its stream.
     identity, route = decision.authorization.identity, decision.authorization.decision.compiled_route
+    if identity is not None and identity.client_id == COMMAND_LINE_ID:
+        # A tunnel continues with its session, whose access tokens live for an hour.
+        decision.incoming.request = replace(decision.incoming.request, stream_session_id=identity.session_id)
+    # Because no record is deleted when a token expires, only the clock can end its stream.
     is_token = identity is not None and identity.has_oauth_token
     expires_by_time = is_token or (route is not None and route.is_time_dependent)
     return streams.open(

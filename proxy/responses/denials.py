@@ -9,7 +9,7 @@ from authorize.identity import request_credentials
 from authorize.policy.decision import Decision, Outcome
 from authorize.policy.decision_text import is_denied, mcp_refusal_message, user_message
 from authorize.policy.identity import Identity
-from authorize.protected_resources import resource_for
+from authorize.protected_resources import mcp_server_for
 from authorize.route_settings import RouteLinks
 from config.options import Options
 from foundation import auth_challenges
@@ -138,7 +138,7 @@ class Denials:
         The challenge makes an OAuth client authorize again, which leads its user to connect.
         """
         route = check.decision.compiled_route
-        resource = resource_for(route.route, incoming.request.host_port) if route is not None else None
+        resource = mcp_server_for(route.route, incoming.request.host_port) if route is not None else None
         reason = NOT_CONNECTED.with_params(server=resource.name if resource is not None else incoming.request.host)
         challenge = resource_challenge(route, incoming.request.host_port, error="invalid_token")
         details, links = McpErrorDetails(connect_url=self._connections_url), ((Message("Connect"), self._connections_url),)

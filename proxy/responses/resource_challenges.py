@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from authorize.authorizer import AuthorizationResult, WithheldCredentials
 from authorize.policy.compiled_route import CompiledRoute
-from authorize.protected_resources import resource_for
+from authorize.protected_resources import mcp_server_for
 from foundation import auth_challenges
 
 
@@ -14,7 +14,7 @@ def resource_challenge(route: CompiledRoute | None, host_port: str, *, error: st
 
     Without `scopes`, it has all scopes of the resource, so that the client asks its user once.
     """
-    resource = resource_for(route.route, host_port) if route is not None else None
+    resource = mcp_server_for(route.route, host_port) if route is not None else None
     if resource is None:
         return ""
     named = [scope for scope in resource.scopes if scopes is None or scope in scopes]

@@ -1,8 +1,9 @@
-"""Metadata of protected resources (RFC 9728): where an OAuth client gets a token for a route with `mcp`."""
+"""Metadata of protected resources (RFC 9728): where OAuth clients get a token for a route with `mcp`, and gate's command line for any."""
 
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
 
 from authorize.protected_resources import ProtectedResource
 from foundation.web import responses
@@ -29,6 +30,18 @@ async def resource_metadata(request: HttpRequest, path: str = "") -> HttpRespons
         response.headers["Cache-Control"] = "public, max-age=60"
     # It is public, the same for everybody, and a client in a browser must read it before it has a token.
     response.headers["Access-Control-Allow-Origin"] = "*"
+    return response
+
+
+@require_safe
+async def command_line_metadata(request: HttpRequest) -> HttpResponse:
+    """Serve the metadata of this host, or of its tunnel on `port`, for gate's command line.  Programs read it before they have a token."""
+    own, ports = page_context(request), request.GET.getlist("port") or [""]
+    found = own.proxy.command_line_resource(own.incoming.request, ports[0]) if len(ports) == 1 else None
+    if found is None:
+        return await unknown(request)
+    response = responses.json_response(_document(found, own.options.authenticate_service_url.origin))
+    response.headers["Cache-Control"] = "public, max-age=60"
     return response
 
 

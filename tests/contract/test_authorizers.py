@@ -12,13 +12,16 @@ from authorize.ext_authz_types import CheckResponder, ExtAuthzDependencies
 from authorize.policy.decision import Outcome
 from authorize.policy.decision_text import user_message
 from authorize.policy.mcp_message import McpMessage
+from authorize.policy.policy_request import PolicyRequest
 from authorize.policy.reasons import Reason
+from authorize.rpc import check_attributes
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.rpc.remote_authorizer import RemoteAuthorizer
 from authorize.service import AuthorizeService
 from authorize.upstream.account_connections import upstream_server
 from authorize.upstream.identity_headers import Headers
 from authorize.upstream.upstream_oauth_tokens import token_hash
+from config.settings.oauth_settings import COMMAND_LINE_ID
 from databroker.agent_records import AccessToken, AgentAuthorization
 from databroker.grants.grant_records import AccessGrant, UserGrants
 from databroker.records import ACCESS_GRANT, SERVICE_ACCOUNT, SESSION, ServiceAccountRecord, SessionRecord
@@ -42,6 +45,7 @@ from tests.unit.authorize.builders import recorder, request
 
 NOW = 1500.0
 AGENT_SESSION = "a" * 43
+TUNNEL = "tcp+https://db.example.com:5432"
 APP = {"from": "https://app.example.com", "to": "http://up"}
 TOOL_POLICY = [
     {"deny": {"mcp_tool": {"not_in": ["search", "admin"]}}},
@@ -92,6 +96,8 @@ POLICY = [
         "policy": {"deny": {"and": [{"mcp_tool": {"not_in": ["search"]}}, {"not": {"granted": True}}]}},
     },
     {**APP, "allowed_domains": ["corp.com"], "pass_identity_headers": True, "cors_allow_preflight": True},
+    {"from": TUNNEL, "to": "tcp://up:5432", "portal": "hide", "allowed_domains": ["corp.com"]},
+    {"from": "tcp+https://db.example.com:22", "to": "tcp://up:22", "portal": "hide", "allowed_domains": ["corp.com"]},
     {"from": "https://other.example.com:8443", "to": "http://up", "allowed_groups": ["nobody"]},
     {"from": "https://strong.example.com", "prefix": "/strong", "to": "http://up", "allowed_domains": ["corp.com"], "acr_values": ["mfa"]},
 ]
@@ -206,20 +212,52 @@ async def test_mcp_message_decides_and_calls_are_decided_as_if_they_were_made(wo
 async def test_client_and_scopes_decide(
     world: World, client_id: str, scopes: tuple[str, ...], tool: str, outcome: Outcome, missing: tuple[str, ...]
 ) -> None:
-    await world.broker.sign_in()
-    token = new_agent_token(AgentTokenKind.ACCESS, AGENT_SESSION)
-    access = (AccessToken(token.hash, 2000.0, scopes),)
-    agent = AgentAuthorization(client_id, "Agent", "https://app.example.com/scoped", scopes, 1000.0, 1000.0, access_tokens=access)
-    session = SessionRecord(AGENT_SESSION, "oidc/1", "1", "oidc", 1000.0, 2000.0, agent=agent, issuer=ISSUER)
-    await world.broker.put(SESSION, AGENT_SESSION, session.to_data())
-    await settled()
-    headers = [(b"authorization", b"Bearer " + token.token.encode())]
+    headers = await put_agent(world, client_id, "https://app.example.com/scoped", scopes)
     check = await world.authorizer.check(request("/scoped", method="POST", mcp=call(tool), headers=headers), [])
     assert (check.decision.outcome, check.missing_scopes) == (outcome, missing)
     assert check.identity is not None
     assert (check.identity.client_id, check.identity.scopes) == (client_id, set(scopes))
     by_browser = await world.authorizer.check(request("/scoped", method="POST", mcp=call(tool)), world.cookie())
     assert (by_browser.decision.outcome, by_browser.missing_scopes) == (Outcome.FORBIDDEN, ())
+
+
+async def put_agent(world: World, client_id: str, resource: str, scopes: tuple[str, ...] = ()) -> list[tuple[bytes, bytes]]:
+    """Write the session of a client, and return the header with its access token."""
+    await world.broker.sign_in()
+    token = new_agent_token(AgentTokenKind.ACCESS, AGENT_SESSION)
+    access = (AccessToken(token.hash, 1600.0, scopes),)
+    agent = AgentAuthorization(client_id, "Agent", resource, scopes, 1000.0, 1000.0, access_tokens=access)
+    session = SessionRecord(AGENT_SESSION, "oidc/1", "1", "oidc", 1000.0, 2000.0, agent=agent, issuer=ISSUER)
+    await world.broker.put(SESSION, AGENT_SESSION, session.to_data())
+    await settled()
+    return [(b"authorization", b"Bearer " + token.token.encode())]
+
+
+async def test_stream_of_the_command_line_continues_with_its_session(world: World) -> None:
+    headers = await put_agent(world, COMMAND_LINE_ID, TUNNEL)
+    opening = PolicyRequest("CONNECT", "db.example.com", 5432, "/", headers=headers)
+    opened = await world.authorizer.check(opening, [])
+    assert (opened.decision.outcome, opened.valid_until) == (Outcome.ALLOWED, 1600.0)
+    assert opened.identity is not None
+    assert opened.identity.has_oauth_token
+    stream = replace(opening, headers=[(b"authorization", b"Bearer replaced")], stream_session_id=AGENT_SESSION)
+    again = await world.authorizer.check(stream, [])
+    assert (again.decision.outcome, again.valid_until) == (Outcome.ALLOWED, 2000.0)
+    assert again.identity is not None
+    assert (again.identity.session_id, again.identity.client_id) == (AGENT_SESSION, COMMAND_LINE_ID)
+    for other in (replace(stream, port=22), replace(request("/"), stream_session_id=AGENT_SESSION)):
+        assert (await world.authorizer.check(other, world.cookie())).decision.outcome is Outcome.SIGN_IN
+    await world.broker.delete(SESSION, AGENT_SESSION)
+    await settled()
+    assert (await world.authorizer.check(stream, world.cookie())).decision.outcome is Outcome.SIGN_IN
+
+
+async def test_envoy_of_a_customer_names_no_stream(world: World) -> None:
+    await put_agent(world, COMMAND_LINE_ID, "https://app.example.com")
+    stream = replace(request("/"), stream_session_id=AGENT_SESSION)
+    assert (await world.authorizer.check(stream, [])).decision.outcome is Outcome.ALLOWED
+    read, _ = check_attributes.from_check_request(check_attributes.to_check_request(stream, [], {}), frozenset({443}))
+    assert read == replace(stream, stream_session_id="")
 
 
 @pytest.mark.parametrize(

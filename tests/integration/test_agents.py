@@ -2,13 +2,9 @@
 
 import asyncio
 import re
-from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from hashlib import sha256
-from html import unescape
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import httpx
 import pytest
@@ -16,11 +12,12 @@ from mcp import Client
 from mcp.shared.auth import OAuthToken
 
 from tests.support.children import free_port
+from tests.support.consent import allow, authorize_url, post_oauth, redeem
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.eventually import eventually_equal
 from tests.support.fork_server import run
 from tests.support.gate import AUTHENTICATE_HOST, HTML, GateBuilder, RunningGate, follow
-from tests.support.mcp_client import CALLBACK, ClientStorage, mcp_client, oauth_provider
+from tests.support.mcp_client import ClientStorage, mcp_client, oauth_provider
 from tests.support.mcp_server import McpServer
 from tests.support.upstream import SampleUpstream
 
@@ -68,28 +65,10 @@ def gate(
         yield running
 
 
-async def allow(gate: RunningGate, browser: httpx.AsyncClient, url: str, user: str) -> str:
-    """Act as the user: sign in if the page asks for it, allow the client, and return the Location of the client."""
-    page = await browser.get(url, headers=HTML)
-    for _ in range(12):
-        if page.next_request is not None:
-            if str(page.next_request.url).startswith("http://127.0.0.1:49152/"):
-                return str(page.next_request.url)
-            page = await browser.send(page.next_request)
-        elif f'value="{user}"' in page.text:
-            page = await browser.post(page.url, data={"sub": user})
-        else:
-            fields = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', page.text))
-            action = unescape(re.findall(r'<form method="post" action="([^"]+)"', page.text)[0])
-            assert "Ticket agent" in page.text
-            page = await browser.post(urljoin(str(page.url), action), data={**fields, "decision": "allow"})
-    raise AssertionError(f"no end at {page.url}: {page.text}")
-
-
 @asynccontextmanager
 async def sdk_client(gate: RunningGate, storage: ClientStorage, browser: httpx.AsyncClient, host: str = TOOLS) -> AsyncIterator[Client]:
     url = gate.url(host, "/mcp")
-    auth = oauth_provider(url, storage, lambda address: allow(gate, browser, address, "alice"))
+    auth = oauth_provider(url, storage, lambda address: allow(browser, address, "alice"))
     async with mcp_client(url, gate.certificates.authority, auth=auth) as client:
         yield client
 
@@ -100,8 +79,7 @@ async def call(gate: RunningGate, token: str, host: str = TOOLS, path: str = "/m
 
 
 async def oauth(gate: RunningGate, path: str, **form: str) -> httpx.Response:
-    async with gate.client() as client:
-        return await client.post(gate.url(AUTHENTICATE_HOST, f"/.gate/oauth/{path}"), data={"client_id": CLIENT["id"], **form})
+    return await post_oauth(gate, path, **{"client_id": CLIENT["id"], **form})
 
 
 async def test_sdk_client_from_discovery_to_revocation(gate: RunningGate) -> None:
@@ -175,11 +153,9 @@ async def test_token_is_for_one_resource_and_never_forwarded(gate: RunningGate) 
 
 async def test_identity_is_forwarded_and_the_token_is_not(gate: RunningGate) -> None:
     async with gate.client() as browser:
-        url = f"/.gate/oauth/authorize?{_query(gate.url(ECHO, ''))}"
-        location = await allow(gate, browser, gate.url(AUTHENTICATE_HOST, url), "bob")
-    code = parse_qs(urlsplit(location).query)["code"][0]
-    form = {"code": code, "redirect_uri": CALLBACK, "code_verifier": "v" * 64, "resource": gate.url(ECHO, "")}
-    tokens = (await oauth(gate, "token", grant_type="authorization_code", **form)).json()
+        resource = gate.url(ECHO, "")
+        location = await allow(browser, authorize_url(gate, CLIENT["id"], resource), "bob")
+    tokens = await redeem(gate, location, CLIENT["id"], resource)
     for scheme in ("Bearer", "bearer"):
         answer = await call(gate, tokens["access_token"], ECHO, "/", Authorization=f"{scheme} {tokens['access_token']}")
         received = {name.lower(): value for name, value in answer.json()["headers"]}
@@ -191,10 +167,8 @@ async def test_identity_is_forwarded_and_the_token_is_not(gate: RunningGate) -> 
 async def test_policy_decides_on_client_and_scopes(gate: RunningGate) -> None:
     resource = gate.url(SCOPED, "/mcp")
     async with gate.client() as browser:
-        url = gate.url(AUTHENTICATE_HOST, f"/.gate/oauth/authorize?{_query(resource)}&scope=tools:use")
-        code = parse_qs(urlsplit(await allow(gate, browser, url, "bob")).query)["code"][0]
-        form = {"code": code, "redirect_uri": CALLBACK, "code_verifier": "v" * 64, "resource": resource}
-        token = (await oauth(gate, "token", grant_type="authorization_code", **form)).json()["access_token"]
+        location = await allow(browser, authorize_url(gate, CLIENT["id"], resource, scope="tools:use"), "bob")
+        token = (await redeem(gate, location, CLIENT["id"], resource))["access_token"]
         answers = {name: await call_tool(gate, token, name) for name in ("search", "delete_repo", "read_file")}
         assert [answer.status_code for answer in answers.values()] == [200, 403, 403]
         challenge = answers["delete_repo"].headers["www-authenticate"]
@@ -214,12 +188,6 @@ async def call_tool(gate: RunningGate, token: str, name: str) -> httpx.Response:
         started = await client.post(gate.url(SCOPED, "/mcp"), json=CALL, headers=headers)
         headers |= {"Mcp-Session-Id": started.headers["mcp-session-id"]}
         return await client.post(gate.url(SCOPED, "/mcp"), json=message, headers=headers)
-
-
-def _query(resource: str) -> str:
-    challenge = urlsafe_b64encode(sha256(b"v" * 64).digest()).rstrip(b"=").decode()
-    pkce = {"code_challenge": challenge, "code_challenge_method": "S256"}
-    return urlencode({"response_type": "code", "client_id": CLIENT["id"], "redirect_uri": CALLBACK, "resource": resource, **pkce})
 
 
 async def test_device_without_a_browser(gate: RunningGate) -> None:

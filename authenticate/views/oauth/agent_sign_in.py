@@ -11,7 +11,7 @@ from authenticate.service import AuthenticateService, page_context
 from authenticate.step_up import StepUpRequest
 from authenticate.views import view_helpers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
-from authorize.protected_resources import ProtectedResource
+from authorize.protected_resources import ProtectedResource, ResourceKind
 from authorize.upstream.account_connections import UpstreamServer
 from databroker.records import SessionRecord
 from foundation.errors import BadRequest, ProviderError
@@ -26,9 +26,8 @@ log = structlog.get_logger(__name__)
 
 
 def step_up_for(resource: ProtectedResource) -> StepUpRequest:
-    """Return the requirements of the resource's route."""
-    route = resource.route
-    return StepUpRequest(route.acr_values, None if route.max_age is None else int(route.max_age.total_seconds()))
+    """Return the requirements of the resource's routes."""
+    return StepUpRequest(resource.acr_values, resource.max_age_seconds)
 
 
 async def start_agent_sign_in(
@@ -38,7 +37,7 @@ async def start_agent_sign_in(
 
     If the agent needs the user's account at a third-party server, the user connects it first.
     """
-    server = service.connections.servers.find(resource.uri)
+    server = service.connections.servers.find(resource.uri) if resource.kind is ResourceKind.MCP else None
     if server is not None and await service.connections.get(session, server) is None:
         return await start_connection(request, service, session, server, path, for_agent=True)
     return await continue_at_provider(request, service, session, resource, path)

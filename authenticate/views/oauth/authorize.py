@@ -114,7 +114,7 @@ async def deny(request: HttpRequest, service: AuthenticateService, query: str) -
 
 async def _answer(request: HttpRequest, session: SessionRecord | None, consent: ConsentRequest) -> HttpResponse:
     service = page_context(request).authenticate
-    providers = consent.requested.resource.route.identity_providers
+    providers = consent.requested.resource.identity_providers
     if session is None or consent.step_up.unmet_requirement(session.claims, session.issued_at, service.clock()):
         named = {"gate_providers": " ".join(providers)} if providers else {}
         return responses.redirect(service.browser_redirects.sign_in_url(consent.path, **consent.step_up.to_url(), **named))

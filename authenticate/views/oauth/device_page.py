@@ -86,14 +86,17 @@ def _validate(service: AuthenticateService, user_code: str, found: StoredDevice 
     if found is None:
         return UNKNOWN_CODE
     device = found.authorization
-    client, resource = service.agents.clients.find_for_session(device.client_id, None), service.agents.resources.find(device.resource)
-    if client is None or not client.check_grant_type(DEVICE_CODE) or resource is None or not set(device.scopes) <= set(resource.scopes):
+    client = service.agents.clients.find_for_session(device.client_id, None)
+    if client is None or not client.check_grant_type(DEVICE_CODE):
+        return UNAVAILABLE
+    resource = service.agents.resources.find(device.resource, of_command_line=client.is_command_line)
+    if resource is None or not set(device.scopes) <= set(resource.scopes):
         return UNAVAILABLE
     return DeviceRequest(user_code, found, client, resource)
 
 
 async def _answer(request: HttpRequest, service: AuthenticateService, session: SessionRecord, waiting: DeviceRequest) -> HttpResponse:
-    providers, step_up = waiting.resource.route.identity_providers, step_up_for(waiting.resource)
+    providers, step_up = waiting.resource.identity_providers, step_up_for(waiting.resource)
     if step_up.unmet_requirement(session.claims, session.issued_at, service.clock()):
         named = {"gate_providers": " ".join(providers)} if providers else {}
         return responses.redirect(service.browser_redirects.sign_in_url(waiting.path, **step_up.to_url(), **named))

@@ -1,22 +1,35 @@
 """Protected resources: one canonical URI for each MCP route, and the spellings of it that clients send."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from authorize.protected_resources import ProtectedResources, resource_for
+from authorize.policy.policy_request import PolicyRequest
+from authorize.policy.route_table import RouteTable
+from authorize.protected_resources import ProtectedResources, ResourceKind, mcp_server_for, requested_resource
 from tests.support.agents import OTHER_RESOURCE, RESOURCE, ROUTES
 from tests.support.options import make_options
+from tests.support.several_providers import several
+
+TUNNEL = "tcp+https://db.example.com:5432"
+ALL_ROUTES: list[dict[str, Any]] = [
+    *ROUTES,
+    {"from": "https://port.example.com:8443", "to": "http://127.0.0.1:1", "prefix": "/a/", "mcp": {}},
+    {"from": "https://*.tenants.example.com", "to": "http://127.0.0.1:1", "mcp": {"path": "/mcp"}},
+    {"from": "https://db.example.com:5432", "to": "http://127.0.0.1:1"},
+    {"from": TUNNEL, "to": "tcp://127.0.0.1:1", "title": "Orders"},
+    {"from": "tcp+https://*.tenants.example.com:22", "to": "tcp://127.0.0.1:1"},
+    {"from": "https://shadow.example.com", "to": "http://127.0.0.1:1", "mode": "shadow"},
+    {"from": "https://both.example.com", "to": "http://127.0.0.1:1", "prefix": "/app"},
+    {"from": "https://both.example.com", "to": "http://127.0.0.1:1", "mcp": {}},
+    {"from": "https://tools.tenants.example.com", "to": "http://127.0.0.1:1", "mcp": {}},
+]
 
 
 @pytest.fixture
 def resources(tmp_path: Path) -> ProtectedResources:
-    routes = [
-        *ROUTES,
-        {"from": "https://port.example.com:8443", "to": "http://127.0.0.1:1", "prefix": "/a/", "mcp": {}},
-        {"from": "https://*.tenants.example.com", "to": "http://127.0.0.1:1", "mcp": {"path": "/mcp"}},
-    ]
-    return ProtectedResources(make_options(tmp_path, policy=routes).policy)
+    return ProtectedResources(make_options(tmp_path, policy=ALL_ROUTES).policy, frozenset({"sign-in.tenants.example.com"}))
 
 
 def test_canonical_uris(resources: ProtectedResources) -> None:
@@ -25,6 +38,8 @@ def test_canonical_uris(resources: ProtectedResources) -> None:
         OTHER_RESOURCE,
         "https://port.example.com:8443/a",
         "https://*.tenants.example.com/mcp",
+        "https://both.example.com",
+        "https://tools.tenants.example.com",
     ]
 
 
@@ -61,14 +76,112 @@ def test_named_resource(resources: ProtectedResources, uri: str, found: str | No
     assert (resource.uri if resource is not None else None) == found
 
 
-@pytest.mark.parametrize(("path", "is_covered"), [("/mcp", True), ("/mcp/x", True), ("/mcpx", False), ("/", False), ("/x/mcp", False)])
-def test_covered_paths(resources: ProtectedResources, path: str, is_covered: bool) -> None:
-    resource = resources.find(RESOURCE)
+@pytest.mark.parametrize(
+    ("method", "host_port", "path", "kind", "uri"),
+    [
+        ("GET", "mcp.example.com", "/mcp", ResourceKind.MCP, RESOURCE),
+        ("GET", "mcp.example.com", "/mcp/x", ResourceKind.MCP, RESOURCE),
+        ("GET", "mcp.example.com", "/mcpx", ResourceKind.HOST, "https://mcp.example.com"),
+        ("GET", "mcp.example.com", "/", ResourceKind.HOST, "https://mcp.example.com"),
+        ("GET", "tools.example.com", "/x", ResourceKind.MCP, OTHER_RESOURCE),
+        ("GET", "app.example.com", "/mcp", ResourceKind.HOST, "https://app.example.com"),
+        ("", "app.example.com", "/", ResourceKind.HOST, "https://app.example.com"),
+        ("GET", "db.example.com:5432", "/", ResourceKind.HOST, "https://db.example.com:5432"),
+        ("CONNECT", "db.example.com:5432", "/", ResourceKind.TUNNEL, TUNNEL),
+        ("GET", "a.tenants.example.com", "/mcp", ResourceKind.MCP, "https://a.tenants.example.com/mcp"),
+        ("GET", "a.tenants.example.com", "/", ResourceKind.HOST, "https://a.tenants.example.com"),
+    ],
+)
+def test_resource_of_a_request(tmp_path: Path, method: str, host_port: str, path: str, kind: ResourceKind, uri: str) -> None:
+    host, _, port = host_port.partition(":")
+    request = PolicyRequest(method, host, int(port) if port else None, path)
+    route = RouteTable.build(make_options(tmp_path, policy=ALL_ROUTES).policy, client_ca=None).match(request)
+    assert route is not None
+    resource = requested_resource(route.route, request)
+    assert (resource.kind, resource.uri) == (kind, uri)
+
+
+@pytest.mark.parametrize(
+    ("uri", "found"),
+    [
+        ("https://app.example.com", ResourceKind.HOST),
+        ("HTTPS://App.Example.com/", ResourceKind.HOST),
+        ("https://app.example.com:443", ResourceKind.HOST),
+        ("https://app.example.com:8443", None),
+        ("https://app.example.com/x", None),
+        ("https://app.example.com?", None),
+        ("http://app.example.com", None),
+        ("app.example.com", None),
+        ("https://mcp.example.com", ResourceKind.HOST),
+        (RESOURCE, None),
+        (OTHER_RESOURCE, None),
+        ("https://both.example.com", ResourceKind.HOST),
+        (TUNNEL, ResourceKind.TUNNEL),
+        ("TCP+HTTPS://DB.example.com:5432/", ResourceKind.TUNNEL),
+        ("tcp+https://db.example.com:5433", None),
+        ("tcp+https://db.example.com", None),
+        ("https://db.example.com:5432", ResourceKind.HOST),
+        ("https://db.example.com", None),
+        ("https://a.tenants.example.com", ResourceKind.HOST),
+        ("tcp+https://a.tenants.example.com:22", ResourceKind.TUNNEL),
+        ("https://*.tenants.example.com", None),
+        ("https://a.b.tenants.example.com", None),
+        ("https://tools.tenants.example.com", None),
+        ("https://sign-in.tenants.example.com", None),
+        ("tcp+https://sign-in.tenants.example.com:22", None),
+        ("https://shadow.example.com", None),
+        ("https://unknown.example.com", None),
+        (f"https://app.example.com/{'x' * 2000}", None),
+        ("", None),
+    ],
+)
+def test_resource_of_the_command_line(resources: ProtectedResources, uri: str, found: ResourceKind | None) -> None:
+    resource = resources.find(uri, of_command_line=True)
+    assert (resource.kind if resource is not None else None) is found
+    if found is not None:
+        other = resources.find(uri)
+        assert other is None or other.kind is ResourceKind.MCP
+
+
+@pytest.mark.parametrize(("uri", "is_command_line"), [(RESOURCE, False), ("https://app.example.com", True), (TUNNEL, True)])
+def test_clients_of_a_resource(resources: ProtectedResources, uri: str, is_command_line: bool) -> None:
+    resource = resources.find(uri, of_command_line=is_command_line)
     assert resource is not None
-    assert resource.covers(path) is is_covered
-    whole_host = resources.find(OTHER_RESOURCE)
-    assert whole_host is not None
-    assert whole_host.covers(path)
+    assert [resource.accepts(client) for client in ("gate", "ticket-agent", "service_account/gate", "")] == [is_command_line] + [
+        not is_command_line
+    ] * 3
+
+
+def test_names_of_hosts_and_tunnels(resources: ProtectedResources) -> None:
+    uris = ("https://app.example.com", "https://both.example.com", TUNNEL, "tcp+https://a.tenants.example.com:22")
+    found = [resources.find(uri, of_command_line=True) for uri in uris]
+    assert [each.name for each in found if each] == ["app.example.com", "both.example.com", "Orders", "a.tenants.example.com:22"]
+    assert [(dict(each.scopes), each.session_seconds, each.uri) for each in found if each] == [({}, None, uri) for uri in uris]
+
+
+@pytest.mark.parametrize(
+    ("keys", "required"),
+    [
+        ([{}], ((), None, ())),
+        ([{"acr_values": ["gold"], "max_age": "1h", "identity_providers": ["a"]}], (("gold",), 3600, ("a",))),
+        ([{"acr_values": ["gold"], "max_age": "1h", "identity_providers": ["a"]}] * 2, (("gold",), 3600, ("a",))),
+        ([{"acr_values": ["gold"]}, {"acr_values": ["iron"]}], ((), None, ())),
+        ([{"acr_values": ["gold"]}, {}], ((), None, ())),
+        ([{"max_age": "1h"}, {"max_age": "2h"}], ((), 7200, ())),
+        ([{"max_age": "1h"}, {}], ((), None, ())),
+        ([{"identity_providers": ["a"]}, {"identity_providers": ["b", "a"]}], ((), None, ("a", "b"))),
+        ([{"identity_providers": ["a"]}, {}], ((), None, ())),
+    ],
+)
+def test_sign_in_that_a_host_requires(tmp_path: Path, keys: list[dict[str, Any]], required: tuple[Any, ...]) -> None:
+    """As far as every route of the host requires it."""
+    host = {"from": "https://app.example.com", "to": "http://127.0.0.1:1", "allow_any_authenticated_user": True}
+    routes = [{**host, "prefix": f"/{index}", **each} for index, each in enumerate(keys)]
+    resource = ProtectedResources(make_options(tmp_path, policy=routes, **several("a", "b")).policy).find(
+        "https://app.example.com", of_command_line=True
+    )
+    assert resource is not None
+    assert (resource.acr_values, resource.max_age_seconds, resource.identity_providers) == required
 
 
 def test_metadata_url_and_name(resources: ProtectedResources) -> None:
@@ -79,7 +192,7 @@ def test_metadata_url_and_name(resources: ProtectedResources) -> None:
 
 
 def test_only_routes_with_mcp_are_resources(tmp_path: Path) -> None:
-    assert resource_for(make_options(tmp_path, policy=ROUTES).policy[2], "app.example.com") is None
+    assert mcp_server_for(make_options(tmp_path, policy=ROUTES).policy[2], "app.example.com") is None
 
 
 @pytest.mark.parametrize(

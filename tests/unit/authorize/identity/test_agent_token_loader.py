@@ -11,6 +11,7 @@ from authorize.authorizer import AuthorizationResult
 from authorize.policy.decision import Outcome
 from authorize.policy.policy_request import PolicyRequest
 from authorize.service import AuthorizeService
+from config.settings.oauth_settings import COMMAND_LINE_ID
 from databroker.agent_records import AccessToken, AgentAuthorization
 from databroker.records import SESSION, SessionRecord
 from databroker.replica import Replica
@@ -42,9 +43,11 @@ class World:
         key = SigningKey.from_options(self.options)
         self.service = AuthorizeService(self.options, self.replica, key, lambda: self.clock, broker=self.store)
 
-    async def put_agent(self, *tokens: NewToken, resource: str = RESOURCE, seconds: float = 3600.0, **changed: Any) -> SessionRecord:
+    async def put_agent(
+        self, *tokens: NewToken, resource: str = RESOURCE, client: str = CLIENT, seconds: float = 3600.0, **changed: Any
+    ) -> SessionRecord:
         access = tuple(AccessToken(token.hash, NOW + seconds, ("tickets:read",)) for token in tokens)
-        agent = AgentAuthorization(CLIENT, "Ticket agent", resource, ("tickets:read",), NOW, 7200.0, access_tokens=access)
+        agent = AgentAuthorization(client, "Ticket agent", resource, ("tickets:read",), NOW, 7200.0, access_tokens=access)
         session = SessionRecord(
             SESSION_ID, "oidc/alice", "alice", "oidc", NOW, NOW + 7200, agent=agent, issuer=self.options.first_provider.issuer
         )
@@ -53,15 +56,31 @@ class World:
         return session
 
     async def check(self, token: str, url: str = RESOURCE, *, scheme: str = "Bearer", **more: Any) -> AuthorizationResult:
-        host, _, path = url.removeprefix("https://").partition("/")
+        scheme_of_url, _, rest = url.partition("://")
+        authority, _, path = rest.partition("/")
+        host, _, port = authority.partition(":")
+        method = "CONNECT" if scheme_of_url == "tcp+https" else "POST"
         headers = ((b"authorization", f"{scheme} {token}".encode()),) if token else ()
         cookies = more.pop("cookies", ())
-        request = PolicyRequest("POST", host, None, f"/{path}", headers=headers, **more)
+        request = PolicyRequest(method, host, int(port) if port else None, f"/{path}", headers=headers, **more)
         return await self.service.check(request, cookies)
 
 
 KEYS: dict[str, Any] = {"to": "http://127.0.0.1:1", "allow_any_authenticated_user": True, "mcp": {}}
 TWO_ROUTES = [{"from": "https://mcp.example.com", "prefix": prefix, **KEYS} for prefix in ("/a", "/b")]
+HOST, TUNNEL = "https://app.example.com", "tcp+https://app.example.com:5432"
+ANY_USER: dict[str, Any] = {"to": "http://127.0.0.1:1", "allow_any_authenticated_user": True}
+TCP_ROUTE: dict[str, Any] = {**ANY_USER, "to": "tcp://127.0.0.1:1"}
+HOSTS_AND_TUNNELS = [
+    {"from": HOST, "prefix": "/a", **ANY_USER},
+    {"from": HOST, "prefix": "/b", **ANY_USER},
+    {"from": HOST, "path": "/mcp", **KEYS},
+    {"from": "https://app.example.com:5432", **ANY_USER},
+    {"from": "https://other.example.com", **ANY_USER},
+    {"from": "https://both.example.com", "prefix": "/app", **ANY_USER},
+    {"from": "https://both.example.com", **KEYS},
+    *({"from": f"tcp+https://{address}", **TCP_ROUTE} for address in ("app.example.com:5432", "app.example.com:22", "*.example.com:5432")),
+]
 WILDCARD = [{"from": "https://*.wild.example.com", **KEYS}]
 
 
@@ -204,3 +223,81 @@ async def test_agent_session_is_no_browser_session(world: World) -> None:
     assert await world.service.identify([cookie.encode()], "mcp.example.com") is None
     sealed = ProgrammaticTokens(world.options).seal(session.id, "mcp.example.com", NOW, NOW + 3600)
     assert not (await world.check(sealed, scheme="Gate")).decision.is_allowed
+
+
+@pytest.mark.parametrize("world", [{"policy": HOSTS_AND_TUNNELS}], indirect=True)
+@pytest.mark.parametrize(
+    ("client", "resource", "allowed"),
+    [
+        (COMMAND_LINE_ID, HOST, {f"{HOST}/a", f"{HOST}/b"}),
+        (COMMAND_LINE_ID, f"{HOST}:5432", {f"{HOST}:5432/"}),
+        (COMMAND_LINE_ID, TUNNEL, {TUNNEL}),
+        (COMMAND_LINE_ID, "tcp+https://db.example.com:5432", {"tcp+https://db.example.com:5432"}),
+        (COMMAND_LINE_ID, "tcp+https://*.example.com:5432", set()),
+        (COMMAND_LINE_ID, f"{HOST}/mcp", set()),
+        (COMMAND_LINE_ID, "https://both.example.com", {"https://both.example.com/app"}),
+        (CLIENT, "https://both.example.com", {"https://both.example.com/"}),
+        (CLIENT, f"{HOST}/mcp", {f"{HOST}/mcp"}),
+        (CLIENT, HOST, set()),
+        (CLIENT, TUNNEL, set()),
+        (CLIENT, "https://other.example.com", set()),
+    ],
+)
+async def test_hosts_and_tunnels_are_for_the_command_line(world: World, client: str, resource: str, allowed: set[str]) -> None:
+    """With the token in the cache and without, at every address of the configuration."""
+    token = access_token()
+    await world.put_agent(token, resource=resource, client=client)
+    urls = [f"{HOST}/{path}" for path in ("a", "b", "mcp")]
+    urls += [f"{HOST}:5432/", "https://other.example.com/", "https://both.example.com/app", "https://both.example.com/"]
+    urls += [TUNNEL, "tcp+https://app.example.com:22", "tcp+https://db.example.com:5432", "tcp+https://other.example.com:5432"]
+    for _ in range(2):
+        found = {url: await world.check(token.token, url) for url in urls}
+        assert {url for url, result in found.items() if result.decision.is_allowed} == allowed
+        assert all("another resource" in result.token_error for url, result in found.items() if url not in allowed)
+    for url in allowed:
+        identities = [(await world.check(token.token, url)).identity for _ in range(2)]
+        assert identities[0] is identities[1]
+        assert identities[0] is not None
+        assert (identities[0].client_id, identities[0].has_oauth_token) == (client, True)
+
+
+@pytest.mark.parametrize("world", [{"policy": HOSTS_AND_TUNNELS}], indirect=True)
+async def test_a_stream_continues_after_its_token(world: World) -> None:
+    """Its token has expired and was replaced.  It ends with the session, and it is allowed at its own resource only."""
+    session = await world.put_agent(access_token(), resource=TUNNEL, client=COMMAND_LINE_ID)
+    world.clock = NOW + 5000
+    streams = {"stream_session_id": session.id}
+    for token in ("", access_token().token):
+        result = await world.check(token, TUNNEL, **streams)
+        assert result.decision.is_allowed
+        assert result.identity is not None
+        assert (result.identity.session_id, result.identity.client_id) == (session.id, COMMAND_LINE_ID)
+        assert result.valid_until == NOW + 7200
+    for url in ("tcp+https://app.example.com:22", f"{HOST}:5432/", f"{HOST}/a", f"{HOST}/mcp", "https://unknown.example.com/"):
+        assert not (await world.check("", url, **streams)).decision.is_allowed
+    world.clock = NOW + 7200
+    assert not (await world.check("", TUNNEL, **streams)).decision.is_allowed
+
+
+@pytest.mark.parametrize("world", [{"policy": HOSTS_AND_TUNNELS}], indirect=True)
+@pytest.mark.parametrize("change", ["deleted", "a browser's", "of another resource", "of another client", "unknown"])
+async def test_a_stream_ends_with_its_session(world: World, change: str) -> None:
+    session = await world.put_agent(access_token(), resource=TUNNEL, client=COMMAND_LINE_ID)
+    assert (await world.check("", TUNNEL, stream_session_id=session.id)).decision.is_allowed
+    match change:
+        case "deleted":
+            await world.store.delete(SESSION, session.id)
+        case "a browser's":
+            await world.put_agent(agent=None)
+        case "of another resource":
+            await world.put_agent(resource="tcp+https://app.example.com:22", client=COMMAND_LINE_ID)
+        case "of another client":
+            await world.put_agent(resource=TUNNEL)
+    await settled()
+    # A valid cookie does not replace the session that opened the stream.
+    other = SessionRecord("o" * 43, "oidc/bob", "bob", "oidc", NOW, NOW + 7200, issuer=world.options.first_provider.issuer)
+    await put_session(world.store, other.id, other.to_data())
+    cookie = signed_in(SessionCookies(world.options), other.id, "app.example.com", issued=NOW, expires=NOW + 3600).encode()
+    assert (await world.check("", TUNNEL, cookies=[cookie])).decision.is_allowed
+    id = "u" * 43 if change == "unknown" else session.id
+    assert not (await world.check("", TUNNEL, stream_session_id=id, cookies=[cookie])).decision.is_allowed

@@ -32,7 +32,7 @@ def test_request_with_a_message_has_all_other_fields() -> None:
     certificate = ClientCertificate("f", "s", "cn")
     values = {"origin": b"https://o", "access_control_request_method": b"PUT", "source_ip": "192.0.2.1", "headers": ((b"a", b"b"),)}
     original = request("/a?b", host="app.example.com:8443", method="OPTIONS", client_certificate=certificate, **values)
-    message = McpMessage("tools/list")
+    original, message = replace(original, stream_session_id="s"), McpMessage("tools/list")
     assert original.with_message(message) == replace(original, mcp=message)
     assert {name for name in (field.name for field in fields(original)) if not getattr(original.with_message(message), name)} == set()
 

@@ -33,6 +33,7 @@ def test_clients(load: Load, tmp_path: Path) -> None:
     [
         ({"id": "https://client.example.com/x"}, "id", "must be a name"),
         ({"id": "a b"}, "id", "must be a name"),
+        ({"id": "gate"}, "id", "gate's own command line"),
         ({"redirect_uris": []}, "redirect_uris", "from 1 to"),
         ({"redirect_uris": ["http://app.example.com/cb"]}, "redirect_uris", "must be https"),
         ({"redirect_uris": ["https://app.example.com/cb#x"]}, "redirect_uris", "must be https"),

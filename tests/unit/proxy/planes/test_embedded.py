@@ -270,6 +270,16 @@ async def test_a_stream_of_a_token_is_known_as_one_that_time_and_the_provider_ma
     assert (by_session.expires_by_time, by_session.needs_provider) == (False, False)
 
 
+@pytest.mark.parametrize(("client_id", "session_id"), [("gate", "s1"), ("ticket-agent", ""), ("", "")])
+async def test_a_stream_of_the_command_line_continues_with_its_session(client_id: str, session_id: str, tmp_path: Path) -> None:
+    async with proxied(tmp_path, ANYONE) as gate:
+        identity = user(session_id="s1", client_id=client_id)
+        authorization = AuthorizationResult(NO_ROUTE, identity, valid_until=7.0)
+        stream = open_stream(gate.streams, RequestDecision(incoming_from(URL), authorization, 0.0, 0))
+    assert stream.incoming.request.stream_session_id == session_id
+    assert (stream.session_id, stream.expires_by_time) == ("s1", bool(client_id))
+
+
 async def test_request_with_session_ending_before_response_is_401(tmp_path: Path) -> None:
     received = asyncio.Event()
 

@@ -17,7 +17,10 @@ TWO = [
     {"from": "https://two.example.com", "prefix": "/a", "to": "http://127.0.0.1:1", "allow_any_authenticated_user": True, "mcp": {}},
     {"from": "https://two.example.com", "prefix": "/b", "to": "http://127.0.0.1:1", "allow_any_authenticated_user": True, "mcp": {}},
     {"from": "https://*.wild.example.com", "to": "http://127.0.0.1:1", "allow_any_authenticated_user": True, "mcp": {}},
+    {"from": "tcp+https://db.example.com:5432", "to": "tcp://127.0.0.1:1", "name": "orders", "allow_any_authenticated_user": True},
+    {"from": "tcp+https://app.example.com:22", "to": "tcp://127.0.0.1:1", "allow_any_authenticated_user": True},
 ]
+COMMAND_LINE = "/.well-known/gate/oauth-protected-resource"
 
 
 @pytest.fixture
@@ -74,3 +77,44 @@ async def test_methods(site: RouteSite, method: str, status: int) -> None:
 )
 def test_other_hosts_keep_the_path(site: RouteSite, host: str, handler: RequestHandler) -> None:
     assert site.proxy.handler_for(incoming_from(f"https://{host}{WELL_KNOWN}").request) is handler
+
+
+@pytest.mark.parametrize(
+    ("url", "resource", "name"),
+    [
+        ("https://app.example.com", "https://app.example.com", "app.example.com"),
+        ("https://app.example.com?port=", "https://app.example.com", "app.example.com"),
+        ("https://app.example.com?port=22", "tcp+https://app.example.com:22", "app.example.com:22"),
+        ("https://mcp.example.com", "https://mcp.example.com", "mcp.example.com"),
+        ("https://db.example.com?port=5432", "tcp+https://db.example.com:5432", "orders"),
+        ("https://db.example.com?port=05432", "tcp+https://db.example.com:5432", "orders"),
+        ("https://db.example.com", None, ""),  # it has no pages
+        ("https://db.example.com?port=22", None, ""),
+        ("https://app.example.com?port=22&port=22", None, ""),
+        ("https://app.example.com?port=22/", None, ""),
+        ("https://app.example.com?port=-22", None, ""),
+        ("https://app.example.com?port=%D9%A2%D9%A2", None, ""),
+        ("https://app.example.com?port=" + "1" * 10_000, None, ""),
+        ("https://tools.example.com", None, ""),  # it is an MCP server everywhere
+        ("https://x.wild.example.com", None, ""),
+    ],
+)
+async def test_resource_of_the_command_line(site: RouteSite, url: str, resource: str | None, name: str) -> None:
+    host, _, query = url.partition("?")
+    answer = await site.ask(f"{host}{COMMAND_LINE}?{query}")
+    if resource is None:
+        assert answer.status == 404
+    else:
+        assert answer.status == 200
+        assert answer.json == {
+            "resource": resource,
+            "authorization_servers": ["https://auth.example.com"],
+            "bearer_methods_supported": ["header"],
+            "resource_name": name,
+        }
+
+
+@pytest.mark.parametrize(("method", "status"), [("HEAD", 200), ("POST", 405), ("OPTIONS", 405)])
+async def test_methods_of_the_command_line_resource(site: RouteSite, method: str, status: int) -> None:
+    answer = await site.ask(f"https://app.example.com{COMMAND_LINE}", method=method)
+    assert (answer.status, answer.values("access-control-allow-origin")) == (status, [])

@@ -37,7 +37,7 @@ async def test_resource_that_is_gone(agent_site: Site, monkeypatch: pytest.Monke
 
 async def test_client_that_is_gone(agent_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     clients = agent_site.service.agents.clients
-    response = await callback(agent_site, agent_site.browser(), lambda: monkeypatch.setattr(clients, "_configured", {}))
+    response = await callback(agent_site, agent_site.browser(), lambda: monkeypatch.setattr(clients, "_known", {}))
     assert response.status == 400
     assert "location" not in response.headers
     assert len(await agent_site.sessions()) == 1
