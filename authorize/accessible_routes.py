@@ -102,15 +102,15 @@ class EntryPoints:
     """Entry pages of a route table, each computed on first use."""
 
     def __init__(self, table: RouteTable, default_ports: frozenset[int]):
-        self._routes = [route for route in table.routes() if route.route.is_in_portal]
+        self._routes = table.routes()
         self._default_ports = default_ports
         self._pages: dict[int, EntryPoint | None] = {}  # by the place of the route
 
     async def find_accessible(self, portal_request: PolicyRequest, decide: Decide) -> tuple[AccessibleRoute, ...]:
-        """Return the accessible routes that are listed in the portal, in their order.
+        """Return the accessible routes in their order, including those that the portal hides (`Route.is_in_portal`).
 
-        `portal_request` is the request for the list.  A route is listed only if that client's GET of its entry page, or its CONNECT,
-        would be allowed.  An MCP server is also listed if a first message of an MCP client of the user would be.
+        `portal_request` is the request for the list.  A route is accessible only if that client's GET of its entry page, or its CONNECT,
+        would be allowed.  An MCP server is also accessible if a first message of an MCP client of the user would be.
         """
         headers, found, started = ambient_headers(portal_request.headers), [], time.monotonic()
         for index, route in enumerate(self._routes):

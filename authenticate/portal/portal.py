@@ -73,7 +73,7 @@ class Portal:
         self, authorize: Authorizer, request: PolicyRequest, cookies: Iterable[bytes], session: SessionRecord
     ) -> Applications:
         """Return the applications of the user of this session.  Raises BrokerError."""
-        opened = await authorize.accessible_routes(request, cookies)
+        opened = [each for each in await authorize.accessible_routes(request, cookies) if each.route.route.is_in_portal]
         choices = await load_preferences(self._broker, session)
         every = [self._application(each) async for each in _in_slices(opened)]
         every.sort(key=lambda each: each.order)

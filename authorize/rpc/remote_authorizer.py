@@ -93,7 +93,7 @@ class RemoteAuthorizer(Authorizer):
         first = dict[str, CompiledRoute]()
         for route in self.routes.routes():
             first.setdefault(route.id, route)
-        found = [route for id, route in first.items() if (id in open_now or id in after_step_up) and route.route.is_in_portal]
+        found = [route for id, route in first.items() if id in open_now or id in after_step_up]
         return tuple(AccessibleRoute(route, route.id in after_step_up, route.id in pages, route.id in mcp) for route in found)
 
     async def allowed_calls(

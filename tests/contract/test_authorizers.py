@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from authorize.accessible_routes import AccessibleRoute
 from authorize.authorizer import Authorizer
 from authorize.ext_authz_types import CheckResponder, ExtAuthzDependencies
 from authorize.policy.decision import Outcome
@@ -419,7 +420,13 @@ async def test_a_service_account_is_known_and_a_bad_secret_challenged(world: Wor
 
 async def test_accessible_hosts_match_the_decisions_on_requests(world: World) -> None:
     requester = request("/.gate/", "auth.example.com", source_ip="10.1.2.3", headers=[(b"x-team", b"blue"), (b"cookie", b"a=b")])
-    found = await world.authorizer.accessible_routes(requester, world.cookie("auth.example.com"))
+
+    async def accessible(requester: PolicyRequest) -> list[AccessibleRoute]:
+        found = await world.authorizer.accessible_routes(requester, world.cookie("auth.example.com"))
+        assert [each.route.route.prefix for each in found if each.serves_mcp] == ["/third", "/mcp", "/scoped", "/requested"]
+        return [each for each in found if each.route.route.is_in_portal]
+
+    found = await accessible(requester)
     assert [each.route.route.prefix for each in found if not each.opens_page] == ["/scoped"], "only for OAuth clients of the user"
     assert [each.route.route.prefix for each in found if each.serves_mcp] == ["/scoped"]
     assert [(each.route.route.prefix, each.needs_step_up, each.is_partially_accessible) for each in found] == [
@@ -435,6 +442,6 @@ async def test_accessible_hosts_match_the_decisions_on_requests(world: World) ->
         ("/strong", True, False),
     ]
     elsewhere = replace(requester, source_ip="192.0.2.1", headers=())
-    prefixes = [each.route.route.prefix for each in await world.authorizer.accessible_routes(elsewhere, world.cookie("auth.example.com"))]
+    prefixes = [each.route.route.prefix for each in await accessible(elsewhere)]
     assert prefixes == ["/public", "/cluster", "/told", "/named", "/tokens", "/scoped", None, "/strong"]
     assert await world.authorizer.accessible_routes(requester, world.cookie("app.example.com")) == ()

@@ -8,7 +8,7 @@ GUARDS = {
     "authenticate": "admin audit_writer background_work bearer_token_verification browser_redirects jwks_publisher post_logout_redirect "
     "provider_selection redirect_targets removed_directories removed_providers replay_guard service step_up",
     "authenticate.access_requests": "access_request_service access_webhook",
-    "authenticate.api": "api_authenticator access_requests_api api_call cursors request_parsing service_accounts_api sessions_api",
+    "authenticate.api": "api_authenticator access_requests_api api_call connections_api cursors request_parsing service_accounts_api sessions_api",
     "authenticate.directory": "file_source provider_directory sync_run sync",
     "authenticate.directory.vendors": "directory_api auth0_directory azure_directory snapshot_builder gitlab_directory okta_directory vendor",
     "authenticate.oauth": "account_tokens authorization_server client_documents client_registry consents device_authorizations device_grant "
@@ -24,7 +24,7 @@ GUARDS = {
     "authenticate.upstream_oauth": "connection_refresh connection_service server_discovery token_client",
     "authenticate.views": "view_helpers api_endpoint authorization_request callback actors portal_pages programmatic_consent provider_logout_endpoints profile_refresh scim_endpoint sessions_page sign_in "
     "sign_out",
-    "authenticate.views.oauth": "account_connection agent_callback agent_sign_in authorize device_page oauth_responses registration_endpoint token_endpoint",
+    "authenticate.views.oauth": "account_connection agent_callback agent_sign_in authorize connection_admin device_page oauth_responses registration_endpoint token_endpoint",
     "authorize": "accessible_routes admin approval_policy authorizer config_checks ext_authz_types protected_resources service user_entry_checks",
     "authorize.decision_log": "decision_log decision_snapshot persistence",
     "authorize.explain": "recorded_user replay",

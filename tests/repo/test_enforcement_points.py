@@ -70,6 +70,7 @@ RULES = {
     "Upstream requests": {
         "Challenges of third-party MCP servers",
         "Connections to third-party MCP servers",
+        "Policy before an account is connected",
         "Discovery of authorization servers",
         "Headers of forwarded requests",
         "Headers that only gate sets",

@@ -16,10 +16,18 @@ from authenticate.service import AuthenticateService, page_context
 from authenticate.upstream_oauth.connection_service import ListedServer
 from authenticate.upstream_oauth.server_discovery import ServerEndpoints
 from authenticate.views import view_helpers
-from authenticate.views.oauth.agent_sign_in import BACK, CONNECT_AGAIN, continue_at_provider, start_connection, unavailable_page
+from authenticate.views.oauth.agent_sign_in import (
+    BACK,
+    CONNECT_AGAIN,
+    accessible_servers,
+    continue_at_provider,
+    refused_page,
+    start_connection,
+    unavailable_page,
+)
 from authenticate.views.oauth.authorize import deny
 from authenticate.views.oauth.oauth_responses import unique_params
-from authorize.upstream.account_connections import UpstreamServer, upstream_server
+from authorize.upstream.account_connections import UpstreamServer
 from databroker.audit_log import AuditAction, connection_entry
 from databroker.records import SessionRecord
 from foundation.errors import ProviderError
@@ -44,7 +52,8 @@ class ConnectionRefused(Exception):
 
 async def list_servers(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> list[ListedServer]:
     """Return the servers for the sessions page: those that the user may use, or is connected to."""
-    accessible = list(await _accessible_servers(request)) if any(True for _ in service.connections.servers) else []
+    servers = await accessible_servers(request) if any(True for _ in service.connections.servers) else {}
+    accessible = [uri for uri, server in servers.items() if server.resource.route.is_in_portal]
     return await service.connections.list_servers(session, accessible)
 
 
@@ -55,11 +64,8 @@ async def change_connection(request: HttpRequest, service: AuthenticateService, 
         await _disconnect(request, service, session, resource)
         response = responses.redirect(SESSIONS_PATH)
     else:
-        server = (await _accessible_servers(request)).get(request.POST.get("connect", ""))
-        if server is None:
-            reason = Message("This server is not configured, or you may not use it. Nothing was changed.")
-            return responses.render_error(request, 404, reason, links=BACK)
-        response = await start_connection(request, service, session, server, SESSIONS_PATH)
+        server = service.connections.servers.find(request.POST.get("connect", ""))
+        response = await start_connection(request, service, session, server, SESSIONS_PATH) if server is not None else refused_page(request)
     if response.status_code == 302:
         response.status_code = 303
     return response
@@ -182,11 +188,3 @@ async def _record(request: HttpRequest, service: AuthenticateService, session: S
     name = server.name if server is not None else resource
     entry = connection_entry(service.clock(), session, gate.options.providers, gate.client_address, action, resource, name)
     await service.audit_writer.enqueue(entry)
-
-
-async def _accessible_servers(request: HttpRequest) -> dict[str, UpstreamServer]:
-    """Return the servers that the user may use, by the URI of their resource."""
-    gate = page_context(request)
-    found = await gate.authorize.accessible_routes(gate.incoming.request, view_helpers.cookie_headers(request))
-    servers = filter(None, (upstream_server(each.route.route) for each in found))
-    return {server.resource.uri: server for server in servers}

@@ -12,7 +12,7 @@ from authenticate.step_up import StepUpRequest
 from authenticate.views import view_helpers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
 from authorize.protected_resources import ProtectedResource, ResourceKind
-from authorize.upstream.account_connections import UpstreamServer
+from authorize.upstream.account_connections import UpstreamServer, upstream_server
 from databroker.records import SessionRecord
 from foundation.errors import BadRequest, ProviderError
 from foundation.web import responses
@@ -20,6 +20,7 @@ from foundation.web.message import Message
 
 BACK = ((Message("Back to your sessions"), SESSIONS_PATH),)
 CONNECT_AGAIN = Message("Connect the server again on the page My sessions.")
+NOT_ALLOWED = Message("This server is not configured, or you may not use it. Nothing was changed.")
 UNAVAILABLE = Message("The server is not responding, or its response is invalid. Nothing was connected.")
 
 log = structlog.get_logger(__name__)
@@ -68,8 +69,11 @@ async def start_connection(
 ) -> HttpResponse:
     """Redirect to the authorization server of a third-party server.  `return_path` is the page that follows on the authenticate host.
 
-    `for_agent`: it is the page on which the user has allowed an agent, whose sign-in continues.
+    `for_agent`: it is the page on which the user has allowed an agent, whose sign-in continues.  If the policy denies the user the route,
+    the user is not led to the server.
     """
+    if server.resource.uri not in await accessible_servers(request):
+        return refused_page(request)
     try:
         endpoints = await service.connections.client.discovery.find(server)
     except ProviderError as error:
@@ -82,6 +86,21 @@ async def start_connection(
     state, cookies = service.connections.attempts.start(attempt, service.host_port, headers, service.clock())
     url = service.connections.authorization_url(server, endpoints, state, create_s256_code_challenge(verifier))
     return responses.redirect(url, cookies)
+
+
+# enforcement-point: Upstream requests: Policy before an account is connected
+async def accessible_servers(request: HttpRequest) -> dict[str, UpstreamServer]:
+    """Return the servers that the user's clients may use, by the URI of their resource."""
+    gate = page_context(request)
+    found = await gate.authorize.accessible_routes(gate.incoming.request, view_helpers.cookie_headers(request))
+    servers = filter(None, (upstream_server(each.route.route) for each in found if each.serves_mcp))
+    return {server.resource.uri: server for server in servers}
+
+
+def refused_page(request: HttpRequest) -> HttpResponse:
+    """Return the page for a server that does not exist, or that the policy denies the user."""
+    log.warning("upstream connection refused", reason=NOT_ALLOWED, request_id=page_context(request).request_id)
+    return responses.render_error(request, 403, NOT_ALLOWED, links=BACK)
 
 
 def unavailable_page(request: HttpRequest, error: ProviderError) -> HttpResponse:

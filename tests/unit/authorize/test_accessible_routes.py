@@ -75,13 +75,12 @@ async def test_listed_routes_match_the_decisions_on_requests(tmp_path: Path, see
                     start = page.build_request(page_request, page_request.headers) if page is not None else None
                     outcome = await check(service, start, cookies, subject) if start is not None else None
                     opens = outcome is not None and outcome[0] in (Outcome.ALLOWED, Outcome.STEP_UP) and outcome[1] is route
-                    expected = opens and route.route.portal != "hide"
-                    assert (id(route) in listed) is expected, (route.route.from_, route.route.policy, page_request.source_ip, outcome)
-                    if expected and outcome is not None:
+                    assert (id(route) in listed) is opens, (route.route.from_, route.route.policy, page_request.source_ip, outcome)
+                    if opens and outcome is not None:
                         assert listed[id(route)].needs_step_up is (outcome[0] is Outcome.STEP_UP)
                     if outcome is not None:
-                        outcomes.add((outcome[0], expected))
-    assert {(Outcome.ALLOWED, True), (Outcome.ALLOWED, False), (Outcome.STEP_UP, True), (Outcome.FORBIDDEN, False)} <= outcomes
+                        outcomes.add((outcome[0], opens))
+    assert {(Outcome.ALLOWED, True), (Outcome.STEP_UP, True), (Outcome.FORBIDDEN, False)} <= outcomes
 
 
 async def check(service: AuthorizeService, incoming: PolicyRequest, cookies: SessionCookies, subject: str) -> tuple[Outcome, object] | None:
@@ -106,13 +105,14 @@ async def test_a_start_page_that_is_another_route_s_is_none_of_this_one() -> Non
     assert [each.route.route for each in await listed(free, secret)] == [free]
 
 
-async def test_redirects_and_hosts_with_a_wildcard_are_not_listed() -> None:
+async def test_redirects_are_hidden_and_hosts_with_a_wildcard_are_not_listed() -> None:
     gone, listed_table = (
         Route.model_validate({"from": f"https://{host}", "redirect": {"host_redirect": "new.example.com"}, **keys})
         for host, keys in (("old.example.com", {}), ("also-old.example.com", {"portal": "show"}))
     )
     everywhere = make_route("*.example.com", allow_any_authenticated_user=True)
-    assert [each.route.route for each in await listed(gone, listed_table, everywhere)] == [listed_table]
+    found = [each.route.route for each in await listed(gone, listed_table, everywhere)]
+    assert [(route, route.is_in_portal) for route in found] == [(gone, False), (listed_table, True)]
 
 
 @pytest.mark.parametrize(

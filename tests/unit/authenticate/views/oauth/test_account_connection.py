@@ -188,7 +188,7 @@ async def test_button_needs_the_token_of_the_page_and_a_server_that_the_user_may
     await browser.sign_in()
     assert (await browser.post(f"{ORIGIN}/.gate/connections", {"connect": RESOURCE})).status == 400
     assert (await browser.get(f"{ORIGIN}/.gate/connections")).status == 405
-    assert (await press(browser, "connect", "https://app.example.com")).status == 404
+    assert (await press(browser, "connect", "https://app.example.com")).status == 403
     assert (await press(browser, "disconnect", "https://app.example.com")).status == 303
     assert (await connection_site.browser().post(f"{ORIGIN}/.gate/connections", {"connect": RESOURCE})).status == 401
 

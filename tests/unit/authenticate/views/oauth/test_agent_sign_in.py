@@ -1,11 +1,17 @@
 """Agents at a third-party MCP server: after the consent, the user connects an account there, and the agent's authorization goes on."""
 
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.handlers.asgi import ASGIHandler
+from structlog.testing import capture_logs
 
 from databroker.records import UPSTREAM_CONNECTION
 from tests.support.agents import (
+    CLIENTS,
     DEVICE_CLIENT,
     START_DEVICE,
     TOKEN,
@@ -20,7 +26,7 @@ from tests.support.agents import (
     token_form,
 )
 from tests.support.authenticate_site import Browser, Response, Site
-from tests.support.connections import RESOURCE, authorization_response, press, stored_connection
+from tests.support.connections import RESOURCE, SESSIONS_PAGE, authorization_response, press, routes, stored_connection
 from tests.support.fake_idp import FakeIdP
 
 
@@ -104,3 +110,52 @@ async def test_device_leads_through_the_server(connection_site: Site, server: Fa
     after = await browser.get(server.pick(to_server, "alice"))
     assert (await browser.get(site.idp.pick(after.location, "alice"))).status == 200
     assert len(await site.sessions()) == 2
+
+
+@pytest.fixture
+async def restricted_site(
+    request: pytest.FixtureRequest, tmp_path: Path, idp: FakeIdP, server: FakeIdP, django_pages: ASGIHandler
+) -> AsyncIterator[Site]:
+    """The authenticate host with a route to a third-party server whose access rules are the fixture's parameter."""
+    (route, *others) = routes(server)
+    del route["allow_any_authenticated_user"]
+    site = Site(tmp_path, idp, django_pages, policy=[{**route, **request.param}, *others], oauth_clients=CLIENTS)
+    await site.service.start()
+    yield site
+    await site.service.stop()
+
+
+DENIED = [
+    {"allowed_users": ["somebody@corp.example"]},
+    {"allow_any_authenticated_user": True, "policy": {"deny": {"or": [{"http_method": "POST"}]}}},  # pages, but no MCP message
+]
+
+
+@pytest.mark.parametrize("restricted_site", DENIED, indirect=True)
+@pytest.mark.parametrize("start", ["client", "device", "sessions page"])
+async def test_user_without_access_is_not_led_to_the_server(restricted_site: Site, server: FakeIdP, start: str) -> None:
+    site, browser = restricted_site, restricted_site.browser()
+    await browser.sign_in()
+    with capture_logs() as logs:
+        if start == "client":
+            action, fields = form_of(await browser.get(authorize_url(resource=RESOURCE)))
+            page = await browser.post(action, {**fields, "decision": "allow"})
+        elif start == "device":
+            _, device = await post(site, START_DEVICE, device_form(client_id=DEVICE_CLIENT, resource=RESOURCE, scope=""))
+            action, fields = form_of(await enter_code(browser, device["user_code"]))
+            page = await browser.post(action, {**fields, "decision": "allow"})
+        else:
+            page = await press(browser, "connect")
+    assert (page.status, "location" in page.headers) == (403, False)
+    assert [entry["event"] for entry in logs if entry["event"].startswith("upstream")] == ["upstream connection refused"]
+    assert RESOURCE not in (await browser.get(SESSIONS_PAGE)).text
+    assert server.requests == []
+    assert len(await site.sessions()) == 1
+
+
+@pytest.mark.parametrize("restricted_site", [{"allow_any_authenticated_user": True, "portal": "hide"}], indirect=True)
+async def test_server_that_the_portal_hides_is_not_denied(restricted_site: Site, server: FakeIdP) -> None:
+    site, browser = restricted_site, restricted_site.browser()
+    assert (await consented(site, browser)).startswith(f"{server.issuer}/authorize?")
+    assert not re.search(f'value="{RESOURCE}"', (await browser.get(SESSIONS_PAGE)).text)
+    assert RESOURCE not in (await browser.get("/.gate/")).text
