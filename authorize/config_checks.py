@@ -139,7 +139,7 @@ def _failure(test: PolicyTest, options: Options, table: RouteTable) -> str:
         request = simulate_request(
             test.url, test.method, default_ports(options), headers, source_ip=test.source_ip or "", mcp=_message(test.mcp)
         )
-        user = SimulatedUser(test.user, test.groups, test.claims, has_grant=test.granted, client=test.client or "", scopes=test.scopes)
+        user = SimulatedUser(test.user, test.groups, test.claims, None, test.granted, test.granted_tools, test.client or "", test.scopes)
         identity = simulate_identity(user, options)
     except ValueError as error:
         return f"fails{name}: {error}"

@@ -19,6 +19,7 @@ from authorize.policy.user_entry import EntryKind, UserEntry, parse_user_entry
 from config.options import Options
 from config.provider_config import ProviderConfig
 from config.routes.policy.criteria import MCP_METHODS
+from config.routes.route_access_requests import tool_grant_key
 from config.routes.route_bearer_tokens import JWT
 from config.routes.route_tcp import SCHEME as TCP
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
@@ -37,8 +38,8 @@ class SimulatedUser:
     """User of a simulated request.
 
     `user` has the format of `allowed_users`: an e-mail address, `provider/subject` or a subject.  None is an anonymous caller.
-    `signed_in_at` is in Unix seconds, None for now.  `has_grant` means temporary access to every route without expiry.  `client` is the
-    OAuth client that acts for the user, with `scopes`; "" for a browser.
+    `signed_in_at` is in Unix seconds, None for now.  `has_grant` means temporary access to every route without expiry, `granted_tools` the
+    same to these tools alone.  `client` is the OAuth client that acts for the user, with `scopes`; "" for a browser.
     """
 
     user: str | None = None
@@ -46,6 +47,7 @@ class SimulatedUser:
     claims: Mapping[str, Any] = field(default_factory=dict)
     signed_in_at: float | None = None
     has_grant: bool = False
+    granted_tools: Sequence[str] = ()
     client: str = ""
     scopes: Sequence[str] = ()
 
@@ -171,9 +173,10 @@ def _simulate_user(written: str, simulated: SimulatedUser, options: Options) -> 
     if provider == JWT:
         verified = claims.get("email_verified", False)  # as of a token (authenticate/bearer_token_verification.py)
     user = UserRecord(user_id, email or "", verified, name or "", claims)
-    # Only users who sign in at a configured provider have temporary access.
-    has_access = simulated.has_grant and provider in options.providers
-    access = {route.grant_key: GrantPeriod(-math.inf, math.inf) for route in options.policy} if has_access else {}
+    granted = [*([""] if simulated.has_grant else []), *simulated.granted_tools]
+    if provider not in options.providers:
+        granted = []  # only users who sign in at a configured provider have temporary access
+    access = {tool_grant_key(route.grant_key, tool): GrantPeriod(-math.inf, math.inf) for route in options.policy for tool in granted}
     facts = IdentityInputs(session, user, DirectoryUser(user_id, group_ids=tuple(simulated.groups)), access=access)
     configured = options.providers.get(provider)
     # The description is complete, so groups are never incomplete.

@@ -73,7 +73,7 @@ CERTIFICATE: JsonSchema = {
 
 
 def _check_user_required(test: "PolicyTest") -> Iterator[Finding]:
-    for key in ("groups", "claims", "granted", "client"):
+    for key in ("groups", "claims", "granted", "granted_tools", "client"):
         if getattr(test, key) and test.user is None:
             yield (key,), "describes a user. Set `user`"
     if test.scopes and test.client is None:
@@ -141,6 +141,9 @@ class PolicyTest(Settings):
     )
     scopes: TextList = Field((), description="Scopes of the client's access token.", examples=[["repositories:read"]])
     granted: Bool = Field(False, description="Whether the user has temporary access to the route.", examples=[True])
+    granted_tools: TextList = Field(
+        (), description="Tools of MCP servers to which the user has temporary access, one at a time.", examples=[["delete_repo"]]
+    )
     source_ip: Annotated[str, FieldType("IP address", _address, TEXT)] | None = Field(
         None, description="Client address. Empty means unknown.", examples=["203.0.113.7"]
     )

@@ -46,6 +46,7 @@ MCP_OPTIONS = {
     "prompt": "prompt that a message to an MCP server uses",
     "resource": "URI of the resource that a message to an MCP server uses",
 }
+_DESCRIBES_USER = ("group", "claim", "granted", "granted_tool", "session_age")
 DESCRIBE_ONE = "Add --hypothetical to explain a described user instead."
 
 
@@ -61,7 +62,8 @@ class ExplainedUser:
 class Command(ConfiguredCommand):
     help = (
         "Explain why a user is allowed or denied access to a URL: the matching route, each rule with its reason, and the outcome. "
-        "The user is read from the records of the running gate; --group, --claim, --granted, --session-age and --hypothetical describe "
+        "The user is read from the records of the running gate; --group, --claim, --granted, --granted-tool, --session-age and "
+        "--hypothetical describe "
         "one instead."
     )
 
@@ -78,6 +80,9 @@ class Command(ConfiguredCommand):
             help='claim of a hypothetical user; V is JSON (true, 3, ["a"]) or text; may be repeated',
         )
         parser.add_argument("--granted", action="store_true", help="the hypothetical user has temporary access to the route")
+        parser.add_argument(
+            "--granted-tool", action="append", default=[], metavar="NAME", help="the same to this tool of an MCP server; may be repeated"
+        )
         parser.add_argument("--client", default="", metavar="ID", help="OAuth client that acts for the user (default: a browser)")
         parser.add_argument("--scope", action="append", default=[], help="scope of the client's access token; may be repeated")
         parser.add_argument("--method", default="GET", help="HTTP method (default GET)")
@@ -174,7 +179,7 @@ def _certificate(file: str | None) -> ClientCertificate | None:
 
 def _user(arguments: dict[str, Any], options: Options, now: float) -> ExplainedUser:
     written = arguments["user"]
-    if written is None or arguments["hypothetical"] or any(arguments[key] for key in ("group", "claim", "granted", "session_age")):
+    if written is None or arguments["hypothetical"] or any(arguments[key] for key in _DESCRIBES_USER):
         described = _described_user(arguments, options, now)
         return ExplainedUser(described, is_hypothetical=described is not None)
     try:
@@ -197,14 +202,15 @@ async def _recorded(written: str, options: Options, now: float) -> ExplainedUser
 
 def _described_user(arguments: dict[str, Any], options: Options, now: float) -> Identity | None:
     user, groups, claims = arguments["user"], arguments["group"], _claims(arguments["claim"])
-    if user is None and (groups or claims or arguments["granted"]):
-        raise CommandError("--group, --claim and --granted describe a user. Set --user")
+    has_grant, granted_tools = arguments["granted"], arguments["granted_tool"]
+    if user is None and (groups or claims or has_grant or granted_tools):
+        raise CommandError("--group, --claim, --granted and --granted-tool describe a user. Set --user")
     try:
         signed_in = now - duration(arguments["session_age"] or "0").total_seconds()
     except ValueError as error:
         raise CommandError(f"--session-age {error}") from None
     try:
-        return simulate_identity(SimulatedUser(user, groups, claims, signed_in, arguments["granted"]), options)
+        return simulate_identity(SimulatedUser(user, groups, claims, signed_in, has_grant, granted_tools), options)
     except ValueError as error:
         raise CommandError(f"--user {error}") from None
 

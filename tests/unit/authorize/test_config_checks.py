@@ -309,8 +309,34 @@ def test_policy_test_with_grant(tmp_path: Path) -> None:
     test = {"url": "https://wiki.example.com/", "user": "ann@example.com"}
     tests = [{**test, "expect": "refuse"}, {**test, "granted": True, "expect": "allow"}]
     assert checked(tmp_path, policy=[route], policy_tests=tests).errors == ()
-    (problem,) = checked(tmp_path, policy=[route], policy_tests=[{**test, "user": None, "granted": True, "expect": "refuse"}]).errors
-    assert "describes a user" in problem.message
+    for described in ({"granted": True}, {"granted_tools": ["delete_repo"]}):
+        (problem,) = checked(tmp_path, policy=[route], policy_tests=[{**test, "user": None, **described, "expect": "refuse"}]).errors
+        assert "describes a user" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("tool", "described", "expect"),
+    [
+        ("search", {}, "allow"),
+        ("delete_repo", {}, "refuse"),
+        ("delete_repo", {"granted_tools": ["delete_repo"]}, "allow"),
+        ("delete_repo", {"granted_tools": ["merge_pr"]}, "refuse"),
+        ("delete_repo", {"granted_tools": ["search", "delete_repo"]}, "allow"),
+        ("delete_repo", {"granted": True}, "allow"),
+        ("delete_repo", {"granted_tools": ["delete_repo"], "user": "service_account/ci"}, "refuse"),
+    ],
+)
+def test_policy_test_with_grant_of_a_tool(tmp_path: Path, tool: str, described: dict[str, Any], expect: str) -> None:
+    denied = {"and": [{"mcp_tool": {"not_in": ["search"]}}, {"not": {"granted": True}}]}
+    route = {
+        "from": "https://mcp.example.com",
+        "to": "http://a",
+        "mcp": {},
+        "allow_any_authenticated_user": True,
+        "policy": [{"deny": denied}],
+    }
+    test = {"url": "https://mcp.example.com/", "user": "ann@example.com", "mcp": {"tool": tool}, **described}
+    assert checked(tmp_path, policy=[route], policy_tests=[{**test, "expect": expect}]).errors == ()
 
 
 def test_a_route_in_which_nothing_was_found_is_looked_at_once_and_one_in_which_something_was_each_time(tmp_path: Path) -> None:

@@ -272,9 +272,9 @@ def test_authenticate_host_is_reported(explain) -> None:
         (["https://[::1/"], "invalid URL"),
         (["https://app.example.com/a%zz"], "two hexadecimal digits"),
         (["https://app.example.com/a%00"], "control character"),
-        (["https://app.example.com/", "--group", "eng"], "--group, --claim and --granted"),
+        (["https://app.example.com/", "--group", "eng"], "--granted-tool describe a user"),
         (["https://app.example.com/", "--user", "oidc/"], "--user 'oidc/' must have"),
-        (["https://app.example.com/", "--claim", "a=b"], "--group, --claim and --granted"),
+        (["https://app.example.com/", "--claim", "a=b"], "--granted-tool describe a user"),
         (["https://app.example.com/", "--user", "ann", "--claim", "a"], "must be name=value"),
         (["https://app.example.com/", "--user", "ann", "--claim", "=b"], "must be name=value"),
     ],
@@ -390,5 +390,15 @@ def test_access_for_a_while_can_be_described(explain, explained) -> None:
     assert explained(f"{APP}/", "--user", "ann@corp.com", policy=policy)["outcome"] == "forbidden"
     assert explained(f"{APP}/", "--user", "service_account/ci", "--granted", policy=policy)["outcome"] == "forbidden"
     assert explained(f"{APP}/", "--user", "google/1", "--granted", policy=policy)["outcome"] == "forbidden"
-    with pytest.raises(CommandError, match="--granted describe a user"):
+    with pytest.raises(CommandError, match="--granted-tool describe a user"):
         explain(f"{APP}/", "--granted", policy=policy)
+
+
+def test_access_to_a_tool_can_be_described(explain, explained) -> None:
+    policy = [{"from": APP, **UPSTREAM, "mcp": {}, "policy": {"allow": {"granted": True}}}]
+    call = (f"{APP}/", "--user", "ann@corp.com", "--mcp-tool", "delete_repo")
+    for tools, outcome in (((), "forbidden"), (("search",), "forbidden"), (("search", "delete_repo"), "allowed")):
+        described = [part for tool in tools for part in ("--granted-tool", tool)]
+        assert explained(*call, *described, policy=policy)["outcome"] == outcome
+    with pytest.raises(CommandError, match="--granted-tool describe a user"):
+        explain(f"{APP}/", "--granted-tool", "search", policy=policy)
