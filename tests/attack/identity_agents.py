@@ -23,6 +23,8 @@ from tests.support.fork_server import run
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder
 
 TOOLS, OTHER_TOOLS = "tools.localhost", "othertools.localhost"
+MIXED = "mixed.localhost"  # an MCP server with an application at one path
+DATABASE, DATABASE_PORT, OTHER_DATABASE_PORT = "db.localhost", 5432, 5433
 CALLBACK, LOOPBACK = "https://client.example.com/callback", "http://127.0.0.1/callback"
 CLIENT, OTHER_CLIENT, DEVICE_CLIENT = "ticket-agent", "build-agent", "build-box"
 CLIENT_ENTRIES = [
@@ -70,7 +72,7 @@ REDIRECT_URIS = tuple(
 
 
 class AgentStage(Stage):
-    """Stage with two MCP servers, three OAuth clients, and a service account."""
+    """Stage with MCP servers, tunnels, three OAuth clients, and a service account."""
 
     account_secret = ""
 
@@ -410,6 +412,11 @@ def _started(directory: Path) -> Iterator[AgentStage]:
         builder = GateBuilder(provider.idp.issuer).route(ANYONE, to=to, allow_any_authenticated_user=True)
         for host, scopes in ((TOOLS, {"scopes": SCOPES}), (OTHER_TOOLS, {})):
             builder.route(host, to=to, mcp={"path": "/mcp", **scopes}, allow_any_authenticated_user=True)
+        builder.route(MIXED, to=to, prefix="/app", allow_any_authenticated_user=True)
+        builder.route(MIXED, to=to, mcp={}, allow_any_authenticated_user=True)
+        for port in (DATABASE_PORT, OTHER_DATABASE_PORT):
+            tunnel = {"from": f"tcp+https://{DATABASE}:{port}", "to": f"tcp://127.0.0.1:{upstream.port}"}
+            builder.policy.append({**tunnel, "allow_any_authenticated_user": True})
         builder.setting(idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, oauth_clients=CLIENT_ENTRIES)
         builder.setting(oauth_dynamic_registration=True)
         builder.setting(grpc_address=f"127.0.0.1:{free_port()}")

@@ -47,6 +47,43 @@ for audience in audiences: ...
     ),
 )
 
+resources = door(
+    "authorize.protected_resources", "unit/authorize/test_protected_resources.py", "unit/authorize/identity/test_agent_token_loader.py"
+)
+resources.without(
+    "the client decides between a host and its MCP server",
+    "ProtectedResource.accepts",
+    replaced("client_id == COMMAND_LINE_ID", "self.kind is not ResourceKind.MCP"),
+)
+resources.without("a tunnel is no page of its host", "requested_kind", never("request.is_tunnel"))
+resources.without("an MCP server is not its host", "requested_kind", never("is_mcp_endpoint(route, request.path)"))
+
+agent_tokens = door("authorize.identity.agent_token_loader", "unit/authorize/identity/test_agent_token_loader.py")
+agent_tokens.without("a verified token of a host is for one host", "_VerifiedToken.is_for", never("self.host_port != request.host_port"))
+agent_tokens.without(
+    "a verified token of a host is for no MCP server", "_VerifiedToken.is_for", never("self.kind is not requested_kind(route, request)")
+)
+agent_tokens.without(
+    "a stream is at its own resource",
+    "AgentTokenLoader.identify_stream",
+    never("not _is_for(session.agent, requested_resource(route, request))"),
+)
+
+authorization_server = door("authenticate.oauth.authorization_server", "unit/authenticate/oauth/test_command_line_client.py")
+authorization_server.without("another client has no host", "GateAuthorizationServer.resource_at", passes(of_command_line="True"))
+authorization_server.without(
+    "the client of gate is the built-in one",
+    "GateAuthorizationServer.resource_at",
+    replaced("self.client.is_command_line", 'self.client.client_id == "gate"'),
+)
+
+streams = door("proxy.planes.stream_tracking", "unit/proxy/planes/test_embedded.py")
+streams.without(
+    "the stream of an MCP client ends with its token",
+    "open_stream",
+    replaced("identity.client_id == COMMAND_LINE_ID", "identity.client_id"),
+)
+
 sign_in = door("proxy.sign_in.sign_in_urls", "unit/proxy/sign_in/test_sign_in_urls.py")
 sign_in.without(
     "no token is part of where to return",
