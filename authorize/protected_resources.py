@@ -13,7 +13,7 @@ from itertools import chain
 from authorize.policy.policy_request import PolicyRequest
 from config.routes.policy.policy_language import SHADOW
 from config.routes.route import Route
-from config.routes.route_mcp import is_mcp_endpoint, mcp_resource_uri
+from config.routes.route_mcp import McpSettings, is_mcp_endpoint, mcp_resource_uri
 from config.settings.oauth_settings import COMMAND_LINE_ID
 from foundation.values import Url, parse_url
 
@@ -43,19 +43,21 @@ class ProtectedResource:
 
     @property
     def name(self) -> str:
-        mcp = self.route.mcp if self.kind is ResourceKind.MCP else None
         title = (self.route.title or self.route.name) if len(self.routes) == 1 else None
-        return (mcp.name if mcp is not None else None) or title or self.origin.partition("://")[2]
+        return (self._mcp.name if self._mcp is not None else None) or title or self.origin.partition("://")[2]
+
+    @property
+    def _mcp(self) -> McpSettings | None:
+        return self.route.mcp if self.kind is ResourceKind.MCP else None
 
     @property
     def scopes(self) -> Mapping[str, str]:
-        return self.route.mcp.scopes if self.kind is ResourceKind.MCP and self.route.mcp is not None else {}
+        return self._mcp.scopes if self._mcp is not None else {}
 
     @property
     def session_seconds(self) -> float | None:
         """Lifetime of its agents' sessions; None if the route has no value."""
-        mcp = self.route.mcp if self.kind is ResourceKind.MCP else None
-        expire = mcp.agent_session_expire if mcp is not None else None
+        expire = self._mcp.agent_session_expire if self._mcp is not None else None
         return expire.total_seconds() if expire is not None else None
 
     @property

@@ -22,6 +22,7 @@ from tests.support.upstream import SampleUpstream, TcpUpstream
 from tests.support.websockets import TEXT, RawWebSocket, SocketUpstream
 
 APP, OTHER, TOOLS, SOCKETS, DB = "app.localhost", "other.localhost", "tools.localhost", "sockets.localhost", "db.localhost"
+PUBLIC = "public.localhost"
 CLIENT: dict[str, Any] = {"id": "ticket-agent", "name": "Ticket agent", "redirect_uris": ["http://127.0.0.1/callback"]}
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 PARAMS = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
@@ -51,6 +52,7 @@ def gate(
             GateBuilder(provider.url)
             .route(APP, to=upstream.url, pass_identity_headers=True, **anyone)
             .route(OTHER, to=upstream.url, **anyone)
+            .route(PUBLIC, to=upstream.url, allow_public_unauthenticated_access=True)
             .route(TOOLS, to=server.url, mcp={"path": "/mcp"}, **anyone)
             .route(SOCKETS, to=sockets.url, allow_websockets=True, **anyone)
             .setting(groups_claim="groups", oauth_clients=[CLIENT], jwt_claims_headers=["email"])
@@ -152,6 +154,8 @@ async def test_upstream_gets_the_identity_and_not_the_token(gate: RunningGate) -
             assert token not in answer.text
             # No decision is used for a request without the token.
             assert (await client.get(gate.url(APP, "/x?a=1"), headers=headers)).status_code == 401
+        public = await client.get(gate.url(PUBLIC), headers={"Authorization": f"Bearer {token}"})
+        assert (public.status_code, token in public.text) == (200, False)
     event = gate.wait_for_event("request", lambda event: event.get("client_id") == "gate" and event["host"].startswith(APP))
     assert event["outcome"] == "allowed"
 

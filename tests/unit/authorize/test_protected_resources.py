@@ -16,12 +16,17 @@ TUNNEL = "tcp+https://db.example.com:5432"
 ALL_ROUTES: list[dict[str, Any]] = [
     *ROUTES,
     {"from": "https://port.example.com:8443", "to": "http://127.0.0.1:1", "prefix": "/a/", "mcp": {}},
-    {"from": "https://*.tenants.example.com", "to": "http://127.0.0.1:1", "mcp": {"path": "/mcp"}},
+    {
+        "from": "https://*.tenants.example.com",
+        "to": "http://127.0.0.1:1",
+        "title": "Tenants",
+        "mcp": {"path": "/mcp", "agent_session_expire": "1h"},
+    },
     {"from": "https://db.example.com:5432", "to": "http://127.0.0.1:1"},
     {"from": TUNNEL, "to": "tcp://127.0.0.1:1", "title": "Orders"},
     {"from": "tcp+https://*.tenants.example.com:22", "to": "tcp://127.0.0.1:1"},
     {"from": "https://shadow.example.com", "to": "http://127.0.0.1:1", "mode": "shadow"},
-    {"from": "https://both.example.com", "to": "http://127.0.0.1:1", "prefix": "/app"},
+    {"from": "https://both.example.com", "to": "http://127.0.0.1:1", "prefix": "/app", "title": "Application"},
     {"from": "https://both.example.com", "to": "http://127.0.0.1:1", "mcp": {}},
     {"from": "https://tools.tenants.example.com", "to": "http://127.0.0.1:1", "mcp": {}},
 ]
@@ -152,11 +157,26 @@ def test_clients_of_a_resource(resources: ProtectedResources, uri: str, is_comma
     ] * 3
 
 
-def test_names_of_hosts_and_tunnels(resources: ProtectedResources) -> None:
-    uris = ("https://app.example.com", "https://both.example.com", TUNNEL, "tcp+https://a.tenants.example.com:22")
-    found = [resources.find(uri, of_command_line=True) for uri in uris]
-    assert [each.name for each in found if each] == ["app.example.com", "both.example.com", "Orders", "a.tenants.example.com:22"]
-    assert [(dict(each.scopes), each.session_seconds, each.uri) for each in found if each] == [({}, None, uri) for uri in uris]
+@pytest.mark.parametrize(
+    ("uri", "is_command_line", "name", "scopes", "session_seconds"),
+    [
+        ("https://app.example.com", True, "app.example.com", [], None),
+        ("https://both.example.com", True, "both.example.com", [], None),
+        ("https://mcp.example.com", True, "mcp.example.com", [], None),
+        ("https://a.tenants.example.com", True, "Tenants", [], None),
+        (TUNNEL, True, "Orders", [], None),
+        ("tcp+https://a.tenants.example.com:22", True, "a.tenants.example.com:22", [], None),
+        (RESOURCE, False, "Ticket tools", ["tickets:read", "tickets:write"], None),
+        ("https://a.tenants.example.com/mcp", False, "Tenants", [], 3600.0),
+    ],
+)
+def test_settings_of_a_resource(
+    resources: ProtectedResources, uri: str, is_command_line: bool, name: str, scopes: list[str], session_seconds: float | None
+) -> None:
+    """Those of `mcp` are for the MCP server alone."""
+    resource = resources.find(uri, of_command_line=is_command_line)
+    assert resource is not None
+    assert (resource.uri, resource.name, list(resource.scopes), resource.session_seconds) == (uri, name, scopes, session_seconds)
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ async def test_gate_cookies_are_stripped_and_others_forwarded(envoy: PolicyClien
     assert await envoy.cut((b"cookie", b"a=b; _gate=x; _gate_csrf=y; c=d")) == ({b"cookie": b"a=b; c=d"}, [])
     assert await envoy.cut((b"cookie", b"_gate=x")) == ({}, [b"cookie"])
     assert await envoy.cut((b"authorization", b"Bearer theirs")) == ({b"authorization": b"Bearer theirs"}, [])
+    assert await envoy.cut((b"authorization", b"Bearer gate_at_theirs")) == ({}, [b"authorization"])
 
 
 async def test_no_credential_goes_with_a_preflight(envoy: PolicyClient) -> None:

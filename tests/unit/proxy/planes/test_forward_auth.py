@@ -138,7 +138,14 @@ async def test_root_permits_the_same_as_verify(front: Front, ann: SignedIn) -> N
 
 
 @pytest.mark.parametrize(
-    ("sent", "restored"), [("Basic YTpi", "Basic YTpi"), ("Gate token", ""), ("Bearer Gate-token", ""), ("bearer theirs", "bearer theirs")]
+    ("sent", "restored"),
+    [
+        ("Basic YTpi", "Basic YTpi"),
+        ("Gate token", ""),
+        ("Bearer Gate-token", ""),
+        ("bearer gate_at_token", ""),
+        ("bearer theirs", "bearer theirs"),
+    ],
 )
 async def test_client_authorization_is_restored_and_gate_s_is_not(front: Front, ann: SignedIn, sent: str, restored: str) -> None:
     answer = await front.verify("/page", headers={**cookie(ann), "authorization": sent})
