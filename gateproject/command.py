@@ -27,6 +27,7 @@ COMMANDS = (
     ("grants", "grants", "grant, list and revoke temporary access"),
     ("service-account", "serviceaccount", "manage service accounts"),
     ("tunnel", "tunnel", "open a local port to a TCP route"),
+    ("token", "token", "print an access token for a route"),
     ("check-broker", "checkbroker", "compare the admin database with the record store, and repair it"),
     ("reseal", "reseal", "re-encrypt stored records with the current shared_secret"),
     ("completion", "completion", "print a shell completion script"),
@@ -40,7 +41,7 @@ TITLES = {
 }
 
 # Commands that run without Django's settings, because these would load the configuration.
-WITHOUT_SETTINGS = ("init", "checkconfig", "checkready", "status", "tunnel")
+WITHOUT_SETTINGS = ("init", "checkconfig", "checkready", "status", "tunnel", "token")
 
 
 def main() -> None:

@@ -1,138 +1,140 @@
-"""Sign-in with the user's browser, as in RFC 8252 for native applications: the token is sent to a loopback address."""
+"""Sign-in with the user's browser: authorization code with PKCE on a loopback redirect (RFC 8252, RFC 7636).
+
+Other users of this machine can read the arguments of the browser's process. They could sign in there as themselves, and this user would
+continue with another account (login CSRF). Therefore the browser is started with a local URL that works once and redirects to the
+authorization URL: `state` and the code challenge are in no argument list, and a second use of the local URL ends the sign-in.
+"""
 
 import asyncio
+import base64
 import contextlib
+import hashlib
 import hmac
-import os
 import secrets
-import socket
-import ssl
-import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, quote, urlsplit
+from collections.abc import Awaitable, Callable
+from urllib.parse import parse_qsl
 
-from foundation.values import Url
-from gateproject.tunnel.tls_connection import TunnelError, send_request
-from gateproject.tunnel.token_file import is_token
+from foundation.tasks import spawn
+from gateproject.tunnel.oauth_client import AuthorizationServer, printable
+from gateproject.tunnel.tls_connection import TunnelError
+from gateproject.tunnel.token_file import StoredToken, is_token
 
 SIGN_IN_SECONDS = 600.0
+# An attacker's request of the start URL can precede that of the browser, which then is the second one.
+MIN_SIGN_IN_SECONDS = 3.0
+CALLBACK_PATH = "/callback"
 _REQUEST_SECONDS = 10.0
 _MAX_HEAD_BYTES = 32 * 1024  # bytes
-_DONE = b"You are signed in. This page can be closed.\n"
-_NOTHING = b"There is nothing here.\n"
-_ANOTHER_USER = b"This sign-in comes from another user of this machine than the one who waits for it.\n"
+_SIGNED_IN = "The sign-in is complete. Return to the terminal; you can close this page."
+_FAILED = "You are not signed in. The terminal shows the reason; you can close this page."
+_USED = "This sign-in link was used before, so the sign-in was cancelled. Try again."
+_NOT_FOUND = "There is nothing here."
+
+_Answer = tuple[str, str, str]  # status, text and Location
 
 
-async def sign_in(
-    host: str, tunnel_port: int, url: Url, context: ssl.SSLContext, show: Callable[[str], None], uid: int | None = None
-) -> str:
-    """Return a token for tunnels of `host`; `show` opens a URL in the user's browser. Raise TunnelError.
-
-    The sign-in satisfies the requirements of the route at `tunnel_port`. `uid` is the user whose browser is accepted, by default the
-    current one. For root any user is accepted, because browsers do not run as root.
-    """
-    waiting = _LoopbackReceiver(os.getuid() if uid is None else uid)
-    server = await asyncio.start_server(waiting.answer, "127.0.0.1", 0, limit=_MAX_HEAD_BYTES)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
-        back = f"http://127.0.0.1:{port}/?state={waiting.state}"
-        authority = host if url.port is None else f"{host}:{url.port}"
-        query = f"gate_redirect_uri={quote(back, safe='')}&gate_tunnel_port={tunnel_port}"
-        answer, _ = await send_request(url, context, "GET", f"/.gate/api/v1/login?{query}", authority)
-        if answer.status != 200:
-            raise TunnelError(f"gate at {url.host_port} offers no sign-in for {authority}: {_reason(answer.body) or answer.status}")
-        show(_checked(answer.body.strip()))
+async def sign_in(server: AuthorizationServer, open_browser: Callable[[str], Awaitable[None]]) -> StoredToken:
+    """Return the tokens of a sign-in in the browser. Raise TunnelError."""
+    verifier = secrets.token_urlsafe(48)
+    challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+    receiver = _LoopbackReceiver(server.issuer)
+    listener = await asyncio.start_server(receiver.serve, "127.0.0.1", 0, limit=_MAX_HEAD_BYTES)
+    # Not `async with`, which waits for connections that a browser opens ahead.
+    with contextlib.closing(listener):
+        origin = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        redirect_uri = origin + CALLBACK_PATH
+        receiver.authorization_url = server.build_authorization_url(
+            redirect_uri=redirect_uri, state=receiver.state, code_challenge=challenge, code_challenge_method="S256"
+        )
+        opening = spawn(_open(open_browser, origin + receiver.start_path, receiver), name="browser")
         try:
-            async with asyncio.timeout(SIGN_IN_SECONDS):
-                return await waiting.token
-        except TimeoutError:
-            raise TunnelError(f"no sign-in within {SIGN_IN_SECONDS / 60:.0f} minutes") from None
+            code = await receiver.wait()
+        finally:
+            opening.cancel()
+    return await server.request_tokens("authorization_code", code=code, redirect_uri=redirect_uri, code_verifier=verifier)
 
 
-def _checked(address: str) -> str:
-    """Return the URL if it is a web address, because it becomes an argument of the browser's command line."""
-    parts = urlsplit(address)
-    if parts.scheme not in ("https", "http") or not parts.hostname or not is_token(address):
-        raise TunnelError("the response has no sign-in URL. Check that this is the address of gate")
-    return address
-
-
-def _reason(body: str) -> str:
-    return " ".join(body.split())[:300]
+async def _open(open_browser: Callable[[str], Awaitable[None]], url: str, receiver: "_LoopbackReceiver") -> None:
+    try:
+        await open_browser(url)
+    except TunnelError as error:
+        receiver.fail(str(error))
 
 
 class _LoopbackReceiver:
-    """Receiver of the token; `state` distinguishes the expected request from those of other pages.
+    """Server of the start URL and the redirect URI of one sign-in."""
 
-    Other users of this machine can see the browser's arguments, including `state`, and could sign in at that address as themselves. Then
-    the user would continue with another account (login CSRF).
-    """
-
-    def __init__(self, uid: int) -> None:
-        self._uid = uid
+    def __init__(self, issuer: str) -> None:
+        self._issuer = issuer
         self.state = secrets.token_urlsafe(24)
-        self.token: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.start_path = f"/start/{secrets.token_urlsafe(24)}"
+        self.authorization_url = ""
+        self._is_started = False
+        self._code: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def wait(self) -> str:
+        """Return the authorization code. Raise TunnelError."""
+        earliest = asyncio.get_running_loop().time() + MIN_SIGN_IN_SECONDS
+        await asyncio.wait({self._code, self._failure}, timeout=SIGN_IN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({self._failure}, timeout=max(0.0, earliest - asyncio.get_running_loop().time()))
+        if self._failure.done():
+            raise TunnelError(self._failure.result())
+        if not self._code.done():
+            raise TunnelError(f"no sign-in within {SIGN_IN_SECONDS / 60:.0f} minutes")
+        return self._code.result()
+
+    def fail(self, reason: str) -> None:
+        if not self._failure.done():
+            self._failure.set_result(reason)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(_REQUEST_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
-            token = self._parse_token(head.split(b"\r\n", 1)[0])
-            status, body = (b"200 OK", _DONE) if token else (b"404 Not Found", _NOTHING)
-            if token and self._uid != ROOT and owned_by_other_user(writer.get_extra_info("socket"), self._uid):
-                token, status, body = "", b"403 Forbidden", _ANOTHER_USER
-            headers = b"Content-Type: text/plain\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n"
-            writer.write(b"HTTP/1.1 %b\r\n%bContent-Length: %d\r\n\r\n%b" % (status, headers, len(body), body))
+            method, _, rest = head.split(b"\r\n", 1)[0].decode("latin-1").partition(" ")
+            path, _, query = rest.partition(" ")[0].partition("?")  # not urlsplit, which raises for malformed targets
+            status, text, location = self._respond(path, query) if method == "GET" else ("404 Not Found", _NOT_FOUND, "")
+            lines = [f"HTTP/1.1 {status}", "Content-Type: text/plain; charset=utf-8", f"Content-Length: {len(text) + 1}"]
+            lines += ["Cache-Control: no-store", "Referrer-Policy: no-referrer", "Connection: close"]
+            lines += [f"Location: {location}"] if location else []
+            writer.write("\r\n".join([*lines, "", f"{text}\n"]).encode("ascii"))
             await writer.drain()
-            if token and not self.token.done():
-                self.token.set_result(token)
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
             pass  # another client, or the browser has disconnected
         finally:
             writer.close()
 
-    def _parse_token(self, line: bytes) -> str:
-        """Return the token of the expected request, empty for any other."""
-        method, _, rest = line.decode("latin-1").partition(" ")
-        # Not urlsplit, which raises for malformed targets.
-        query = parse_qs(rest.partition(" ")[0].partition("?")[2])
-        states, tokens = query.get("state", []), query.get("gate_jwt", [])
-        if method != "GET" or len(states) != 1 or len(tokens) != 1 or not hmac.compare_digest(states[0].encode(), self.state.encode()):
-            return ""
-        return tokens[0] if is_token(tokens[0]) else ""
+    def _respond(self, path: str, query: str) -> _Answer:
+        if _is_equal(path, self.start_path):
+            return self._start()
+        params = parse_qsl(query) if path == CALLBACK_PATH else []
+        response = dict(params)
+        # Other pages and programs can send requests here: only one with the state is the response.
+        if len(response) != len(params) or not _is_equal(response.get("state", ""), self.state):
+            return "404 Not Found", _NOT_FOUND, ""
+        return self._complete(response)
+
+    def _start(self) -> _Answer:
+        if self._is_started:
+            self.fail("the local sign-in link was opened twice, perhaps by another user of this machine. Try again")
+            return "410 Gone", _USED, ""
+        self._is_started = True
+        return "302 Found", "", self.authorization_url
+
+    def _complete(self, response: dict[str, str]) -> _Answer:
+        """Accept the authorization response. RFC 9207: `iss` detects the response of another server (mix-up)."""
+        error, code = printable(response.get("error", "")), response.get("code", "")
+        if response.get("iss") != self._issuer:
+            self.fail("the response to the sign-in is of another authorization server")
+        elif error == "access_denied":
+            self.fail("the access was denied in the browser")
+        elif error or not is_token(code):
+            self.fail(f"the sign-in failed: {printable(response.get('error_description', '')) or error or 'there is no code'}")
+        elif not self._code.done():
+            self._code.set_result(code)
+        return ("200 OK", _SIGNED_IN, "") if self._code.done() and not self._failure.done() else ("400 Bad Request", _FAILED, "")
 
 
-_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-_ESTABLISHED = "01"
-ROOT = 0
-
-
-def owned_by_other_user(connection: Any, uid: int) -> bool:
-    """Return whether the peer of `connection`, accepted over IPv4, belongs to another user; False if that is unknown.
-
-    Root is accepted, because it may forward the browser's connection and needs no such attack.
-    """
-    owners = _owners(connection.getpeername(), connection.getsockname())
-    return owners is not None and not owners & {ROOT, uid}
-
-
-def _owners(here: tuple[str, int], there: tuple[str, int]) -> set[int] | None:
-    """Yield the owners of the socket from `here` to `there` in all tables; a closed socket has no owner."""
-    endpoints = {(_proc_address(*here, is_mapped), _proc_address(*there, is_mapped)) for is_mapped in (False, True)}
-    owners, is_known = set(), False
-    for table in _TABLES:
-        with contextlib.suppress(OSError):
-            for row in table.read_text("ascii").splitlines()[1:]:
-                is_known, columns = True, row.split()
-                if (columns[1], columns[2]) in endpoints and columns[3] == _ESTABLISHED:
-                    owners.add(int(columns[7]))
-    return owners if is_known else None
-
-
-def _proc_address(address: str, port: int, is_mapped: bool) -> str:
-    """Format an address as in /proc: 32-bit words in host byte order; IPv6 sockets have mapped IPv4 addresses (RFC 4291 2.5.5.2)."""
-    packed = (bytes(10) + b"\xff\xff" if is_mapped else b"") + socket.inet_aton(address)
-    numbers = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4))
-    return f"{''.join(f'{word:08X}' for word in numbers)}:{port:04X}"
+def _is_equal(value: str, secret: str) -> bool:
+    return hmac.compare_digest(value.encode(), secret.encode())

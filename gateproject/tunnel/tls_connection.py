@@ -5,17 +5,19 @@ import contextlib
 import http.client
 import io
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from foundation.errors import GateError
 from foundation.values import Url, is_loopback
 
 CONNECT_SECONDS = 15.0
 _MAX_READ_BYTES = 64 * 1024  # bytes
 
 
-class TunnelError(Exception):
-    """Error with a message for the user who opened the tunnel."""
+class TunnelError(GateError):
+    """Error with a message for the user of the command."""
 
 
 class TlsConnection(asyncio.Protocol):
@@ -194,16 +196,16 @@ class _ResponseReader(asyncio.Protocol):
 
 
 async def send_request(
-    url: Url, context: ssl.SSLContext, method: str, target: str, host: str, token: str = ""
+    url: Url, context: ssl.SSLContext, method: str, target: str, headers: Mapping[str, str], body: bytes = b""
 ) -> tuple[TunnelResponse, TlsConnection]:
     """Return the response, and the connection: a tunnel after a 200 to CONNECT, else closed. Raise TunnelError."""
-    lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Accept: text/plain"]
-    lines += [f"Authorization: Gate {token}"] if token else []
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    lines += [f"Content-Length: {len(body)}"] if body else []
     lines += [] if method == "CONNECT" else ["Connection: close"]
     reader = _ResponseReader(is_connect=method == "CONNECT")
     connection = await connect(url, context, reader)
     try:
-        connection.write("\r\n".join([*lines, "", ""]).encode("ascii"))
+        connection.write("\r\n".join([*lines, "", ""]).encode("ascii") + body)
         async with asyncio.timeout(ANSWER_SECONDS):
             await reader.finished
         return _answer(bytes(reader.received), method), connection

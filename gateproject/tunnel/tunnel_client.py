@@ -3,19 +3,17 @@
 import asyncio
 import os
 import socket
-import ssl
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from foundation.single_flight import SingleFlight
 from foundation.tasks import spawn
-from foundation.values import Url
+from gateproject.tunnel.access_tokens import AccessTokens
+from gateproject.tunnel.oauth_client import GateAddress, printable
 from gateproject.tunnel.tls_connection import TlsConnection, TunnelError, send_request
-from gateproject.tunnel.token_file import TokenFile
 from proxy.forwarding.tunnel import CONNECTING, ByteTunnel
-
-SignIn = Callable[[], Awaitable[str]]
 
 
 class SignInRequired(TunnelError):
@@ -24,43 +22,33 @@ class SignInRequired(TunnelError):
 
 @dataclass
 class TunnelClient:
-    """Client of one destination, host:port as in the route. `sign_in` returns a token from the user; None disables sign-in."""
+    """Client of one destination, host:port as in the route. `tokens` is the source of its tokens, or one token that is not replaced."""
 
     destination: str
-    url: Url
-    context: ssl.SSLContext
-    tokens: TokenFile
-    sign_in: SignIn | None
+    gate: GateAddress
+    tokens: AccessTokens | str
     report: Callable[[str], None]
-    token: str = ""
-    _signing_in: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _sign_ins: SingleFlight[str, str] = field(default_factory=lambda: SingleFlight("sign-in"))
 
     async def open(self) -> tuple[TlsConnection, bytes]:
         """Return the tunnel, and the data already received. Raise TunnelError."""
-        used = self.token or self.tokens.read()
+        if isinstance(tokens := self.tokens, str):
+            return await self._connect(f"Gate {tokens}")
+        used = await tokens.find()
         try:
-            return await self._connect(used)
+            return await self._connect(f"Bearer {used}" if used else "")
         except SignInRequired:
-            if (sign_in := self.sign_in) is None:
-                raise
-        return await self._connect(await self._reauthenticate(used, sign_in))
+            # Connections at the same time share a sign-in, and its error.
+            token = await self._sign_ins.run(used, lambda: tokens.replace(used))
+        return await self._connect(f"Bearer {token}")
 
-    async def _connect(self, token: str) -> tuple[TlsConnection, bytes]:
-        answer, connection = await send_request(self.url, self.context, "CONNECT", self.destination, self.destination, token)
+    async def _connect(self, authorization: str) -> tuple[TlsConnection, bytes]:
+        headers = {"Host": self.destination, "Accept": "text/plain", **({"Authorization": authorization} if authorization else {})}
+        answer, connection = await send_request(self.gate.url, self.gate.context, "CONNECT", self.destination, headers)
         if answer.status == 200:
             return connection, answer.rest
         kind = SignInRequired if answer.status == 401 else TunnelError
-        raise kind(f"refused: {' '.join(answer.body.split()) or answer.status}")
-
-    async def _reauthenticate(self, refused: str, sign_in: SignIn) -> str:
-        """Return the token of a new sign-in, or of one that another connection has started."""
-        async with self._signing_in:
-            if (token := self.tokens.read()) and token != refused:
-                return token
-            self.tokens.forget(refused)
-            token = await sign_in()
-            self.tokens.write(token)
-            return token
+        raise kind(f"refused: {printable(answer.body) or answer.status}")
 
     async def relay(self, tunnel: ByteTunnel) -> None:
         """Relay a local connection (`tunnel.client`) until both directions have ended. Raise TunnelError."""

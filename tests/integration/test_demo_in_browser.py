@@ -13,11 +13,13 @@ from cryptography import x509
 from mcp import MCPError
 
 from authorize.policy.reasons import Reason
+from examples.demo import loopback
 from examples.demo.configuration import Ports
 from examples.demo.people import ALICE, AUTHENTICATE_HOST, BOB, DemoUser
 from tests.support.browser import Browser, headless_browser
 from tests.support.certs import spki_hash
-from tests.support.children import clean_environment, free_port
+from tests.support.children import Child, clean_environment, free_port, wait_until
+from tests.support.eventually import PATIENCE
 from tests.support.fork_server import python
 from tests.support.mcp_client import ClientStorage, mcp_client, oauth_provider
 
@@ -133,21 +135,46 @@ def test_after_signing_out_the_session_is_gone_at_every_site(demo: RunningDemo, 
         browser.wait_for_url(demo.ports.provider_url)
 
 
+def start_command(demo: RunningDemo, name: str, home: Path, *more: str) -> Child:
+    """Start the command that the demo prints; its browser writes the URL to a file."""
+    (line,) = [line for line in demo.child.lines if f"manage.py {name}" in line]
+    arguments = shlex.split(line.rpartition("$(")[2].partition(")")[0])[1:]
+    browser = home / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {home}/url.new && mv {home}/url.new {home}/url\n')
+    browser.chmod(0o755)
+    environment = clean_environment(HOME=str(home), XDG_CACHE_HOME="", BROWSER=f"{browser} %s")
+    return python(*arguments, *more, environment=environment)
+
+
+def allow_command(demo: RunningDemo, browser: Browser, home: Path, user: str) -> None:
+    wait_until((home / "url").exists, "the command opens the browser")
+    browser.open((home / "url").read_text().strip())
+    pick(browser, demo, user)
+    browser.wait_for_url(demo.ports.url(AUTHENTICATE_HOST, "/.gate/oauth/authorize"))
+    browser.picture("tunnel")
+    browser.submit('button[value="allow"]')
+    if browser.url.startswith(demo.ports.provider_url):
+        pick(browser, demo, user)
+    browser.wait_for_url("http://127.0.0.1:")
+    assert "The sign-in is complete" in browser.text
+
+
 def test_a_tunnel_for_tcp_opens_by_the_line_that_is_printed(demo: RunningDemo, browser: Browser, tmp_path: Path) -> None:
-    (line,) = [line for line in demo.child.lines if "manage.py tunnel" in line]
-    message = shlex.split(line)[1:]
-    message[message.index("--listen") + 1] = "127.0.0.1:0"
-    environment = clean_environment(HOME=str(tmp_path), XDG_CACHE_HOME="")
-    with python(*message, "--no-browser", environment=environment) as tunnel:
+    with start_command(demo, "tunnel", tmp_path, "--listen", "127.0.0.1:0") as tunnel:
         port = int(tunnel.wait_for_line("listening on").split(" for ")[0].rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), 30) as client:
-            browser.open(tunnel.wait_for_line("Sign in at: ").partition(": ")[2])
-            pick(browser, demo, "carol")
-            browser.wait_for_url(demo.ports.url(AUTHENTICATE_HOST, "/.gate/program"))
-            browser.picture("tunnel")
-            browser.click("main form button")
+            allow_command(demo, browser, tmp_path, "carol")
             client.sendall(b"through gate")
             assert client.recv(100) == b"through gate"
+
+
+async def test_a_program_gets_a_token_by_the_line_that_is_printed(demo: RunningDemo, browser: Browser, tmp_path: Path) -> None:
+    with start_command(demo, "token", tmp_path) as command:
+        allow_command(demo, browser, tmp_path, "alice")
+        assert command.ended(PATIENCE) == 0
+    async with loopback.client(demo.folder / "ca.pem") as client:
+        page = await client.get(demo.url("hello"), headers={"Authorization": f"Bearer {command.lines[-1]}"})
+    assert (page.status_code, "alice@example.com" in page.text) == (200, True)
 
 
 @pytest.mark.parametrize(("user", "tools"), [("alice", ["list_notes", "add_note", "delete_note"]), ("bob", ["list_notes", "add_note"])])

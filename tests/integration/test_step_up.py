@@ -12,9 +12,10 @@ from tests.support.browser import headless_browser
 from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, OPEN_REQUESTS, CertifiedProvider, why_not_here
 from tests.support.certs import spki_hash
 from tests.support.children import clean_environment
+from tests.support.consent import allow_device, device_code_of
 from tests.support.fork_server import python
 from tests.support.gate import GateBuilder, RunningGate, follow
-from tests.support.tunnels import TunnelClient, agree, obtain_token
+from tests.support.tunnels import TunnelClient, obtain_token
 from tests.support.upstream import SampleUpstream, TcpUpstream
 
 pytestmark = pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())
@@ -140,12 +141,8 @@ async def test_tunnel_step_up_in_browser(gate: tuple[RunningGate, CertifiedProvi
         with python(*command, environment=clean_environment(HOME=str(tmp_path), XDG_CACHE_HOME="")) as tunnel:
             port = int(tunnel.wait_for_line("listening on").split(" for ")[0].rpartition(":")[2])
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            address = (await asyncio.to_thread(tunnel.wait_for_line, "Sign in at: ")).partition(": ")[2]
-            requested = await follow(client, await client.get(address))
-            question = await follow(client, await client.post(requested.url, data={"sub": "frank", "acr": "mfa"}))
-            assert "Allow this program" in question.text
-            done = await follow(client, await agree(client, question))
-            assert "You are signed in" in done.text
+            page_url, code = device_code_of(await asyncio.to_thread(tunnel.wait_for_line, "enter the code"))
+            await allow_device(client, page_url, code, sub="frank", acr="mfa")
             writer.write(b"wages")
             assert await asyncio.wait_for(reader.readexactly(5), 15) == b"wages"
             writer.close()

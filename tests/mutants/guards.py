@@ -70,7 +70,7 @@ GUARDS = {
     "gateproject.postgresql_engine": "base",
     "gateproject.process": "database_migrations metrics_listener third_party_server reload restart_only rpc_services runtime start",
     "gateproject.process.workers": "link metrics_aggregator primary worker",
-    "gateproject.tunnel": "browser_sign_in",
+    "gateproject.tunnel": "access_tokens browser_sign_in device_sign_in oauth_client token_file web_browser",
     "proxy": "client_address incoming_request reserved_paths route_forwarding service upgrades verdict_builder",
     "proxy.autocert": "acme_client certificate_renewal certificate_storage ocsp_client order_backoff staple_cache stored_certificate",
     "proxy.envoy": "config_publisher connect_failover data_plane downstream_connections envoy_request_head envoy_tunnel_transport "

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import httpx
 
-from tests.support.gate import AUTHENTICATE_HOST, HTML, RunningGate
+from tests.support.gate import AUTHENTICATE_HOST, HTML, RunningGate, follow
 from tests.support.mcp_client import CALLBACK
 
 VERIFIER = "v" * 64
@@ -52,3 +52,25 @@ async def redeem(gate: RunningGate, location: str, client_id: str, resource: str
     code = parse_qs(urlsplit(location).query)["code"][0]
     tokens: dict[str, str] = (await post_oauth(gate, "token", **form, code=code, redirect_uri=CALLBACK)).json()
     return tokens
+
+
+async def allow_device(browser: httpx.AsyncClient, page_url: str, user_code: str, **identity: str) -> None:
+    """Enter the code of a device on the verification page and allow it; `identity` is what the user chooses at the provider."""
+    page = await follow(browser, await browser.get(page_url, headers=HTML))
+    for _ in range(6):
+        if "The device is connected" in page.text:
+            return
+        if urlsplit(str(page.url)).netloc == urlsplit(page_url).netloc:
+            form = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', page.text)) | {"user_code": user_code}
+            form |= {"decision": "allow"} if 'name="decision"' in page.text else {}
+            page = await follow(browser, await browser.post(page_url, data=form))
+        else:
+            page = await follow(browser, await browser.post(page.url, data=identity))
+    raise AssertionError(f"no end at {page.url}: {page.text}")
+
+
+def device_code_of(line: str) -> tuple[str, str]:
+    """Return the URL and the code that `gate tunnel` and `gate token` print."""
+    found = re.search(r"open (https://\S+) .* code (\S+)", line)
+    assert found is not None, line
+    return found[1], found[2]

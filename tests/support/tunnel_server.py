@@ -39,8 +39,9 @@ class ServerConnection:
 
 
 class TunnelServer:
-    def __init__(self, directory: Path, script: Script):
-        files = certificate_files(directory, "gate.localhost")
+    def __init__(self, directory: Path, script: Script, *names: str):
+        files = certificate_files(directory, *(names or ("gate.localhost",)))
+        self.authority = files.authority
         self.context = files.client_context()
         self._script = script
         self._server = SSL.Context(SSL.TLS_SERVER_METHOD)

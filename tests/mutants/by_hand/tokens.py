@@ -230,5 +230,25 @@ verdict_builder.without(
 recorder = door("proxy.observe.request_recorder", ALIKE)
 recorder.without("a refused token is explained in the line of its request", "RequestContext.log_fields", never("authorization.token_error"))
 
-peer = door("gateproject.tunnel.browser_sign_in", "unit/gateproject/tunnel/test_browser_sign_in.py")
-peer.without("a socket for IPv6 has an owner, too", "_owners", replaced("(False, True)", "(False,)"))
+receiver = door("gateproject.tunnel.browser_sign_in", "unit/gateproject/tunnel/test_browser_sign_in.py")
+receiver.without("the start URL works once", "_LoopbackReceiver._start", never("self._is_started"))
+receiver.without(
+    "only the response with the state counts",
+    "_LoopbackReceiver._respond",
+    replaced('_is_equal(response.get("state", ""), self.state)', "True"),
+)
+receiver.without("a response is of the server that was asked", "_LoopbackReceiver._complete", never('response.get("iss") != self._issuer'))
+receiver.without("a second use is noticed after a fast sign-in", "_LoopbackReceiver.wait", replaced("MIN_SIGN_IN_SECONDS", "0.0"))
+
+discovery = door("gateproject.tunnel.oauth_client", "unit/gateproject/tunnel/test_oauth_client.py")
+discovery.without("metadata is of the resource that was asked", "discover", never('document.get("resource") != str(resource)'))
+discovery.without("metadata is of the server that was asked", "_read_metadata", never('metadata.get("issuer") != issuer'))
+
+refreshes = door("gateproject.tunnel.access_tokens", "unit/gateproject/tunnel/test_access_tokens.py")
+refreshes.without("a refresh token goes to its server only", "AccessTokens._refresh", replaced("server.issuer == stored.issuer", "True"))
+refreshes.without(
+    "a refresh reads again under the lock", "AccessTokens.find", replaced("stored is not None and not _is_valid(stored)", "True")
+)
+
+token_files = door("gateproject.tunnel.token_file", "unit/gateproject/tunnel/test_token_file.py")
+token_files.without("one command at a time", "TokenFile._acquire", replaced("fcntl.LOCK_EX", "fcntl.LOCK_SH"))

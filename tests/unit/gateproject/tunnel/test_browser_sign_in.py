@@ -1,119 +1,171 @@
-"""Only the token from the user's own browser is accepted."""
+"""Only the browser that was started can sign in, once, and only with the response of the server that was asked."""
 
 import asyncio
-import os
-import socket
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 
-from gateproject.tunnel.browser_sign_in import ROOT, owned_by_other_user, sign_in
+from gateproject.tunnel import browser_sign_in
+from gateproject.tunnel.browser_sign_in import sign_in
+from gateproject.tunnel.oauth_client import discover
 from gateproject.tunnel.tls_connection import TunnelError
 from tests.support.eventually import PATIENCE
-from tests.support.other_user import OTHER, echo_process
-from tests.support.tunnel_server import ServerConnection, TunnelServer
-
-PAGE = "https://auth.localhost/.gate/sign_in?a=b"
-
-
-def offering(address: str):
-    def script(spoken: ServerConnection):
-        spoken.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(address), address.encode()))
-
-    return script
-
-
-async def browse(url: str, method: str = "GET") -> bytes:
-    parts = urlsplit(url)
-    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
-    writer.write(f"{method} {parts.path}?{parts.query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-    answer = await reader.read()
-    writer.close()
-    return answer.split(b"\r\n")[0]
-
-
-async def test_user_is_redirected_to_the_page_and_token_returns(tmp_path):
-    displayed: asyncio.Queue[str] = asyncio.Queue()
-    with TunnelServer(tmp_path, offering(PAGE)) as server:
-        async with asyncio.timeout(PATIENCE):
-            signing_in = asyncio.ensure_future(sign_in("db.localhost", 5432, server.url, server.context, displayed.put_nowait))
-            assert await displayed.get() == PAGE
-            head = server.heads[0].decode()
-            assert f"Host: db.localhost:{server.url.port}" in head
-            query = parse_qs(urlsplit(head.split(" ")[1]).query)
-            back = query["gate_redirect_uri"][0]
-            assert query["gate_tunnel_port"] == ["5432"]
-            assert urlsplit(back).hostname == "127.0.0.1"
-            no_url = back.replace("/?", "//[?")
-            for invalid in (
-                no_url,
-                back,
-                f"{back}&gate_jwt=",
-                f"{back}&gate_jwt=a&gate_jwt=b",
-                f"{back.partition('?')[0]}?state=x&gate_jwt=evil",
-            ):
-                assert await browse(invalid) == b"HTTP/1.1 404 Not Found"
-            assert await browse(f"{back}&gate_jwt=evil", "POST") == b"HTTP/1.1 404 Not Found"
-            assert not signing_in.done()
-            assert await browse(f"{back}&gate_jwt=good") == b"HTTP/1.1 200 OK"
-            assert await signing_in == "good"
-
-
-async def test_connection_of_another_local_user_is_rejected(tmp_path):
-    displayed: asyncio.Queue[str] = asyncio.Queue()
-    with TunnelServer(tmp_path, offering(PAGE)) as server:
-        async with asyncio.timeout(PATIENCE):
-            signing_in = asyncio.ensure_future(sign_in("db.localhost", 5432, server.url, server.context, displayed.put_nowait, OTHER + 1))
-            await displayed.get()
-            back = urlsplit(parse_qs(urlsplit(server.heads[0].decode().split(" ")[1]).query)["gate_redirect_uri"][0])
-            planted = f"GET /?{back.query}&gate_jwt=theirs HTTP/1.1\r\nHost: x\r\n\r\n".encode()
-            with echo_process(back.port, planted) as client:
-                answer = await asyncio.to_thread(client.stdout.read)
-            assert answer.startswith(b"HTTP/1.1 403 Forbidden\r\n")
-            assert not signing_in.done()
-            signing_in.cancel()
-
-
-@pytest.mark.parametrize("address", ["file:///etc/passwd", "javascript:alert(1)", "--help", "https://a b", ""])
-async def test_a_browser_is_started_with_a_web_address_alone(tmp_path, address):
-    with TunnelServer(tmp_path, offering(address)) as server, pytest.raises(TunnelError, match="the response has no"):
-        await sign_in("db.localhost", 5432, server.url, server.context, lambda url: None)
-
-
-async def test_gate_without_sign_in_reports_reason(tmp_path):
-    refusal = b"HTTP/1.1 404 Not Found\r\nContent-Length: 7\r\nConnection: close\r\n\r\nnothing"
-    with TunnelServer(tmp_path, lambda spoken: spoken.send(refusal)) as server, pytest.raises(TunnelError, match=r"no sign-in.*nothing"):
-        await sign_in("db.localhost", 5432, server.url, server.context, lambda url: None)
-
-
-OWN_UID = os.getuid()
+from tests.support.fake_gate import TUNNEL, FakeGate
 
 
 @pytest.fixture
-def server():
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        yield listening
+def gate(tmp_path, monkeypatch):
+    monkeypatch.setattr(browser_sign_in, "MIN_SIGN_IN_SECONDS", 0.0)
+    with FakeGate(tmp_path) as running:
+        yield running
 
 
-def test_own_connection_belongs_to_this_user_only(server):
-    with socket.create_connection(server.getsockname()), server.accept()[0] as accepted:
-        assert not owned_by_other_user(accepted, OWN_UID)
-        # As root, the tests cannot be distinguished from a forwarder of the browser's connection.
-        assert owned_by_other_user(accepted, OWN_UID + 1) is (OWN_UID != ROOT)
+async def browse(url: str, method: str = "GET", start: str = "") -> tuple[str, str]:
+    """Return the status line without version, and Location."""
+    parts = urlsplit(url)
+    reader, writer = await asyncio.open_connection("127.0.0.1", parts.port)
+    target = start or (f"{parts.path}?{parts.query}" if parts.query else parts.path)
+    writer.write(f"{method} {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode("latin-1"))
+    status, *lines = (await reader.read()).decode().partition("\r\n\r\n")[0].split("\r\n")
+    writer.close()
+    assert "Cache-Control: no-store" in lines
+    assert "Referrer-Policy: no-referrer" in lines
+    return status.partition(" ")[2], next((line.partition(": ")[2] for line in lines if line.startswith("Location: ")), "")
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1"])
-def test_connection_of_another_user_is_rejected(server, address):
-    with echo_process(server.getsockname()[1], b"x", address) as client, server.accept()[0] as accepted:
-        assert accepted.recv(1) == b"x"
-        assert owned_by_other_user(accepted, OTHER + 1)
-        assert not owned_by_other_user(accepted, OTHER)
-        client.terminate()
+class Stage:
+    """Sign-in that waits for the browser, at `start`."""
+
+    def __init__(self, gate: FakeGate):
+        self.gate = gate
+        self._opened: asyncio.Queue[str] = asyncio.Queue()
+
+    async def __aenter__(self):
+        server = await discover(self.gate.gate, TUNNEL)
+        self.signing_in = asyncio.ensure_future(sign_in(server, self._opened.put))
+        async with asyncio.timeout(PATIENCE):
+            self.start = await self._opened.get()
+        return self
+
+    async def __aexit__(self, *_):
+        self.signing_in.cancel()
+
+    async def result(self):
+        async with asyncio.timeout(PATIENCE):
+            return await self.signing_in
 
 
-def test_closed_connection_has_no_user(server):
-    with socket.create_connection(("127.0.0.1", server.getsockname()[1])) as client:
-        accepted = server.accept()[0]
-    assert client.fileno() == -1
-    with accepted:
-        assert owned_by_other_user(accepted, OWN_UID)
+async def test_browser_is_redirected_and_code_redeemed(gate):
+    async with Stage(gate) as stage:
+        assert urlsplit(stage.start).hostname == "127.0.0.1"
+        status, location = await browse(stage.start)
+        assert status == "302 Found"
+        assert location.startswith(f"{gate.issuer}/authorize?a=b&")
+        assert await browse(gate.authorize(location)) == ("200 OK", "")
+        stored = await stage.result()
+        assert (stored.issuer, stored.access_token, stored.refresh_token) == (gate.issuer, "access-1", "refresh-1")
+        with pytest.raises(ConnectionRefusedError):
+            await browse(stage.start)
+
+
+async def test_arguments_of_the_browser_have_no_state_and_no_challenge(gate):
+    async with Stage(gate) as first, Stage(gate) as second:
+        assert urlsplit(first.start).path != urlsplit(second.start).path
+        _, location = await browse(first.start)
+        for name in ("state", "code_challenge"):
+            value = location.partition(f"{name}=")[2].partition("&")[0]
+            assert len(value) >= 32
+            assert value not in first.start
+
+
+async def test_second_use_of_the_start_url_ends_the_sign_in(gate):
+    async with Stage(gate) as stage:
+        _, location = await browse(stage.start)
+        assert (await browse(stage.start))[0] == "410 Gone"
+        with pytest.raises(TunnelError, match="opened twice"):
+            await stage.result()
+        assert gate.count("authorization_code") == 0
+        assert location
+
+
+async def test_second_use_is_noticed_after_a_fast_sign_in(gate, monkeypatch):
+    """Another user of the machine was faster than the browser of this one."""
+    monkeypatch.setattr(browser_sign_in, "MIN_SIGN_IN_SECONDS", PATIENCE)
+    async with Stage(gate) as stage:
+        _, location = await browse(stage.start)
+        await browse(gate.authorize(location))
+        assert (await browse(stage.start))[0] == "410 Gone"
+        with pytest.raises(TunnelError, match="opened twice"):
+            await stage.result()
+        assert gate.count("authorization_code") == 0
+
+
+async def test_requests_of_others_change_nothing(gate):
+    async with Stage(gate) as stage:
+        _, location = await browse(stage.start)
+        back = gate.authorize(location)
+        other = back.replace("state=", "state=x")
+        others = [
+            (other, "GET", ""),
+            (back.partition("?")[0], "GET", ""),
+            (f"{back}&code=evil", "GET", ""),
+            (f"{other}&error=access_denied", "GET", ""),
+            (back.replace("/callback", "/"), "GET", ""),
+            (back, "POST", ""),
+            (stage.start, "POST", ""),
+            (f"{stage.start}x", "GET", ""),
+            (stage.start, "HEAD", ""),
+            (back, "GET", "//[?\xff"),
+        ]
+        for url, method, target in others:
+            assert await browse(url, method, target) == ("404 Not Found", "")
+        assert not stage.signing_in.done()
+        assert (await browse(back))[0] == "200 OK"
+        assert (await stage.result()).access_token == "access-1"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"iss": "https://evil.localhost"}, "of another authorization server"),
+        ({"iss": ""}, "of another authorization server"),
+        ({"error": "access_denied"}, "access was denied"),
+        ({"error": "server_error"}, "sign-in failed: server_error"),
+        ({"error": "server_error", "error_description": "Try\x1b later"}, "sign-in failed: Try later"),
+        ({"error": "access_denied", "iss": "https://evil.localhost"}, "of another authorization server"),
+        ({"code": ""}, "there is no code"),
+        ({"code": "a\nb"}, "there is no code"),
+    ],
+)
+async def test_other_responses_end_the_sign_in(gate, changed: dict[str, str], message: str):
+    async with Stage(gate) as stage:
+        _, location = await browse(stage.start)
+        assert (await browse(gate.authorize(location, **changed)))[0] == "400 Bad Request"
+        with pytest.raises(TunnelError, match=message):
+            await stage.result()
+        assert gate.count("authorization_code") == 0
+
+
+async def test_missing_browser_is_reported_at_once(gate):
+    async def fail(url: str) -> None:
+        raise TunnelError("no browser")
+
+    with pytest.raises(TunnelError, match="no browser"):
+        await sign_in(await discover(gate.gate, TUNNEL), fail)
+
+
+async def test_sign_in_is_not_awaited_for_ever(gate, monkeypatch):
+    monkeypatch.setattr(browser_sign_in, "SIGN_IN_SECONDS", 0.01)
+    async with Stage(gate) as stage:
+        with pytest.raises(TunnelError, match="no sign-in within"):
+            await stage.result()
+
+
+async def test_idle_connection_of_the_browser_does_not_delay_the_end(gate):
+    async with Stage(gate) as stage:
+        _, writer = await asyncio.open_connection("127.0.0.1", urlsplit(stage.start).port)
+        _, location = await browse(stage.start)
+        await browse(gate.authorize(location))
+        async with asyncio.timeout(browser_sign_in._REQUEST_SECONDS / 2):
+            await stage.signing_in
+        writer.close()
