@@ -132,7 +132,7 @@ def introduction(ports: Ports, folder: Folder) -> str:
         account_url: "your applications and account, sign-out",
         f"{account_url}admin/": f"sessions, users, routes, explanations of decisions: only {ALICE.sub}",
     }
-    width = max(map(len, pages))
+    width, hello = max(map(len, pages)), ports.url("hello.localhost")
     user_lines = [f"  {user.sub:<7}{user.email:<20}{_groups(user):<19}can open {_sees(user)}" for user in USERS]
     lines = [
         "",
@@ -145,6 +145,9 @@ def introduction(ports: Ports, folder: Folder) -> str:
         f"TCP route {ECHO_AUTHORITY} (echoes what you send; any signed-in user). In another terminal:",
         f"  {_gate()} tunnel {ECHO_AUTHORITY} --listen 127.0.0.1:7777 {_where(ports, ca)}",
         "  nc 127.0.0.1 7777",
+        "",
+        "Scripts, with a token that acts for you:",
+        f'  curl --cacert {_quoted(ca)} -H "Authorization: Bearer $({_gate()} token {hello} --ca {_quoted(ca)})" {hello}',
         "",
         "MCP server of the site notes, for agents, for example Claude Code (allow it in the browser; bob and carol cannot delete notes):",
         f"  claude mcp add --transport http notes {ports.url('notes.localhost', '/mcp')}",
@@ -162,7 +165,7 @@ def introduction(ports: Ports, folder: Folder) -> str:
         *_names_hint(),
         "",
         f"Logs and the configuration: {folder.path}. Ctrl-C stops everything.",
-        f"gate is ready: {ports.url('hello.localhost')}",
+        f"gate is ready: {hello}",
     ]
     return "\n".join(lines)
 
