@@ -38,7 +38,7 @@ class AgentAuthorization:
     """Authorization of one client for one protected resource (RFC 8707), by the user of the session.
 
     Of tokens only SHA-256 hashes are stored.  `lifetime_seconds` is that of the session, from `authorized_at` (Unix seconds); until the
-    client redeems its code, the session expires with the code.
+    client redeems its code, the session expires with the code.  `uses_key`: the client had registered a key for its authentication.
     """
 
     client_id: str
@@ -51,6 +51,7 @@ class AgentAuthorization:
     access_tokens: tuple[AccessToken, ...] = ()
     refresh_token_hash: str = field(default="", repr=False)
     refreshed_at: float = 0.0
+    uses_key: bool = False
 
     @property
     def expires_at(self) -> float:
@@ -73,6 +74,7 @@ class AgentAuthorization:
             ],
             "refresh_token_hash": self.refresh_token_hash,
             "refreshed_at": self.refreshed_at,
+            "uses_key": self.uses_key,
         }
 
     @classmethod
@@ -94,6 +96,7 @@ class AgentAuthorization:
             ),
             refresh_token_hash=data.get("refresh_token_hash", ""),
             refreshed_at=data.get("refreshed_at", 0.0),
+            uses_key=bool(data.get("uses_key", False)),
         )
         if not all(isinstance(text, str) and text for text in (found.client_id, found.client_name, found.resource)):
             raise ValueError("an agent's session needs a client and a resource")

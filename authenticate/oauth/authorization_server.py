@@ -22,7 +22,7 @@ from authlib.oauth2.rfc7009 import RevocationEndpoint
 from authlib.oauth2.rfc7636 import CodeChallenge
 from authlib.oauth2.rfc9207 import IssuerParameter
 
-from authenticate.oauth.oauth_client import NO_AUTHENTICATION, SECRET_METHODS, OAuthClient
+from authenticate.oauth.oauth_client import NO_AUTHENTICATION, PRIVATE_KEY_JWT, SECRET_METHODS, OAuthClient
 from authorize.protected_resources import ProtectedResource, ProtectedResources
 from databroker.agent_records import MAX_ACCESS_TOKENS, AccessToken, AgentAuthorization
 from databroker.records import SessionRecord
@@ -31,7 +31,7 @@ from foundation.crypto.agent_token import AgentTokenKind, RefreshTokens, matches
 CODE_SECONDS = 60.0
 ACCESS_TOKEN_SECONDS = 3600.0
 REVOCATION = RevocationEndpoint.ENDPOINT_NAME
-AUTHENTICATION_METHODS = [NO_AUTHENTICATION, *SECRET_METHODS]
+AUTHENTICATION_METHODS = [NO_AUTHENTICATION, *SECRET_METHODS, PRIVATE_KEY_JWT]
 
 
 class InvalidTargetError(OAuth2Error):
@@ -120,6 +120,10 @@ class GateAuthorizationServer(AuthorizationServer):
         self.register_grant(_CodeGrant, [_S256Challenge(required=True)])
         self.register_grant(_RefreshGrant)
         self.register_endpoint(_Revocation)
+        # client_assertions.py has verified the assertion.
+        self.register_client_auth_method(
+            PRIVATE_KEY_JWT, lambda *_: self.client if self.client is not None and self.client.is_proven else None
+        )
         self._issuer = _Issuer(issuer)
         self.register_extension(self._issuer)
         self.register_token_generator("default", self._new_tokens)

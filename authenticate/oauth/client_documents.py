@@ -6,21 +6,24 @@ dials only a public address that it has checked, follows no redirects, and limit
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import httpcore
 import httpx
 import structlog
 
-from authenticate.oauth.oauth_client import NO_AUTHENTICATION, OAuthClient, Registration
+from authenticate.oauth.oauth_client import NO_AUTHENTICATION, PRIVATE_KEY_JWT, ClientKeys, OAuthClient, Registration
 from authenticate.provider import strict_json
 from authenticate.provider.address_scope import AddressRefused, AddressScope, ScopedTransport
+from authenticate.provider.tokens import key_set
+from authenticate.provider.tokens.key_set import REFETCH_INTERVAL, Keys
 from config.options import Options
-from config.settings.oauth_settings import MAX_REDIRECT_URIS
+from config.settings.oauth_settings import MAX_REDIRECT_URIS, PRIVATE_PARTS
 from foundation.bounded_cache import MIB, BoundedCache
 from foundation.client_tls import client_context
 from foundation.connection_errors import classify_failure
-from foundation.errors import GateError
+from foundation.errors import GateError, ProviderError
 from foundation.oauth_client_ids import document_host
 from foundation.oauth_redirect_uris import parse_redirect_uri
 from foundation.web.message import Message
@@ -33,6 +36,7 @@ MAX_CONCURRENT = 8
 MAX_CACHED = 1000
 # Bounds of a document's lifetime, whatever its headers say, in seconds.
 MIN_LIFETIME, DEFAULT_LIFETIME, MAX_LIFETIME = 60.0, 3600.0, 24 * 3600.0
+KEYS_LIFETIME = 3600.0
 _MAX_AGE = re.compile(r"(?:\A|,)\s*max-age=([0-9]{1,9})\s*(?:,|\Z)", re.IGNORECASE)
 _TRANSPORT_ERRORS = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, httpcore.UnsupportedProtocol)
 
@@ -59,6 +63,7 @@ class ClientDocuments:
         transport = ScopedTransport(scope or AddressScope.public(), client_context(options.certificate_authority))
         self._http = httpx.AsyncClient(transport=transport, timeout=TIMEOUT, follow_redirects=False, trust_env=False)
         self._cache: BoundedCache[str, tuple[OAuthClient, float]] = BoundedCache(MAX_CACHED, 16 * MIB)
+        self._key_sets: BoundedCache[str, tuple[Keys, float]] = BoundedCache(MAX_CACHED, 16 * MIB)  # with the time of the fetch
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)
 
     async def close(self) -> None:
@@ -88,13 +93,29 @@ class ClientDocuments:
             raise ClientDocumentError(Message("clients of this host are not allowed here"))
         if (known := self.cached(url)) is not None:
             return known
-        if self._slots.locked():
-            raise ClientDocumentError(Message("too many clients are being checked; try again in a few seconds"))
-        async with self._slots:
-            body, lifetime = await self._fetch(url)
+        body, lifetime = await self._fetch_in_turn(url)
         client = parse_document(url, body)
         self._cache.put(url, (client, self._clock() + lifetime), len(body) + 2 * len(url))
         return client
+
+    async def keys_for(self, client: OAuthClient, *, refetches: bool = False) -> Keys:
+        """Return the keys of a client; with `refetches` those of its URL, at most every REFETCH_INTERVAL.  Raises ClientDocumentError."""
+        is_published = client.registration is Registration.METADATA_DOCUMENT
+        keys = (await self.get(client.client_id)).keys if is_published else client.keys
+        if keys is None or not keys.uri:
+            return keys.keys if keys is not None else ()
+        known, lifetime = self._key_sets.get(keys.uri), REFETCH_INTERVAL if refetches else KEYS_LIFETIME
+        if known is None or self._clock() >= known[1] + lifetime:
+            body, _ = await self._fetch_in_turn(keys.uri)
+            known = _read_key_set(keys.uri, body), self._clock()
+            self._key_sets.put(keys.uri, known, len(body) + 2 * len(keys.uri))
+        return known[0]
+
+    async def _fetch_in_turn(self, url: str) -> tuple[bytes, float]:
+        if self._slots.locked():
+            raise ClientDocumentError(Message("too many clients are being checked; try again in a few seconds"))
+        async with self._slots:
+            return await self._fetch(url)
 
     async def _fetch(self, url: str) -> tuple[bytes, float]:
         headers = {"Accept": "application/json", "Accept-Encoding": "identity", "Connection": "close", "User-Agent": "gate"}
@@ -132,9 +153,43 @@ def parse_document(url: str, body: bytes) -> OAuthClient:
         raise _refused(url, f"redirect_uris must have from 1 to {MAX_REDIRECT_URIS} entries")
     if not all(isinstance(uri, str) and parse_redirect_uri(uri) is not None for uri in uris):
         raise _refused(url, "redirect_uris must be https URLs, or http URLs of 127.0.0.1, [::1] or localhost")
-    if document.get("token_endpoint_auth_method", NO_AUTHENTICATION) != NO_AUTHENTICATION or "client_secret" in document:
-        raise _refused(url, "token_endpoint_auth_method must be none")
-    return OAuthClient(url, name.strip(), tuple(uris), Registration.METADATA_DOCUMENT)
+    return OAuthClient(url, name.strip(), tuple(uris), Registration.METADATA_DOCUMENT, keys=_parse_keys(url, document))
+
+
+# enforcement-point: Authorization server: Keys of clients with a metadata document
+def _parse_keys(url: str, document: Mapping[str, Any]) -> ClientKeys | None:
+    """Return the keys of a client that authenticates with them, None for a public client.  Raises ClientDocumentError."""
+    method = document.get("token_endpoint_auth_method", NO_AUTHENTICATION)
+    if method not in (NO_AUTHENTICATION, PRIVATE_KEY_JWT) or "client_secret" in document:
+        raise _refused(url, "token_endpoint_auth_method must be none or private_key_jwt")
+    if method == NO_AUTHENTICATION:
+        return None
+    keys, uri = document.get("jwks"), document.get("jwks_uri")
+    if (keys is None) == (uri is None):
+        raise _refused(url, "private_key_jwt needs either jwks or jwks_uri")
+    if uri is None:
+        return ClientKeys(_parse_key_set(url, keys))
+    if not isinstance(uri, str) or not document_host(uri):
+        raise _refused(url, "jwks_uri must be https with a path")
+    return ClientKeys(uri=uri)
+
+
+def _read_key_set(url: str, body: bytes) -> Keys:
+    try:
+        return _parse_key_set(url, strict_json.parse_object(body))
+    except ValueError as error:
+        raise _refused(url, f"it is not a JSON object: {error}") from error
+
+
+def _parse_key_set(url: str, value: Any) -> Keys:
+    """Return the public keys in a key set.  Raises ClientDocumentError."""
+    try:
+        keys = key_set.parse(value if isinstance(value, dict) else {})
+    except ProviderError as error:
+        raise _refused(url, "its jwks is not a key set") from error
+    if not keys or any(PRIVATE_PARTS & key.keys() for key in keys):
+        raise _refused(url, "its jwks has no key, or one that is not public")
+    return keys
 
 
 def _refused(url: str, reason: str) -> ClientDocumentError:

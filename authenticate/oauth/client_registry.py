@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 from authenticate.oauth.client_documents import ClientDocuments, is_document_url
 from authenticate.oauth.dynamic_registration import DynamicRegistration
-from authenticate.oauth.oauth_client import COMMAND_LINE, OAuthClient, Registration
+from authenticate.oauth.oauth_client import COMMAND_LINE, ClientKeys, OAuthClient, Registration
 from config.options import Options
 from config.settings.oauth_settings import OAuthClientEntry
+from databroker.agent_records import AgentAuthorization
 from databroker.broker_client import BrokerClient
 from databroker.records import SessionRecord
 
@@ -46,7 +47,14 @@ class OAuthClients:
         if not self.documents.allows(client_id):
             return None
         name = agent.client_name if agent is not None and is_known else client_id
-        return OAuthClient(client_id, name, (), Registration.METADATA_DOCUMENT)
+        return OAuthClient(client_id, name, (), Registration.METADATA_DOCUMENT, keys=self._keys_for_session(client_id, agent))
+
+    def _keys_for_session(self, client_id: str, agent: AgentAuthorization | None) -> ClientKeys | None:
+        """Return the keys of a client with a metadata document, which must use them if it had some at the consent, or has now."""
+        document = self.documents.cached(client_id)
+        if document is not None and document.keys is not None:
+            return document.keys
+        return ClientKeys() if agent is not None and agent.uses_key else None
 
     def needs_document(self, client_id: str) -> bool:
         """Return whether the client's document must be fetched before its request can be validated."""
@@ -56,4 +64,7 @@ class OAuthClients:
 def _from_entry(entry: OAuthClientEntry) -> OAuthClient:
     lifetime = entry.agent_session_expire.total_seconds() if entry.agent_session_expire is not None else None
     allows_devices = entry.device_authorization
-    return OAuthClient(entry.id, entry.name, entry.redirect_uris, Registration.CONFIGURED, entry.secret, lifetime, allows_devices)
+    keys = ClientKeys(entry.keys) if entry.keys else None
+    return OAuthClient(
+        entry.id, entry.name, entry.redirect_uris, Registration.CONFIGURED, entry.secret, lifetime, allows_devices, keys=keys
+    )

@@ -8,6 +8,7 @@ from urllib.parse import unquote_plus, urlsplit
 
 from authlib.oauth2.rfc6749 import ClientMixin
 
+from authenticate.provider.tokens.key_set import Keys
 from authorize.protected_resources import ProtectedResource
 from config.settings.oauth_settings import COMMAND_LINE_ID
 from foundation.oauth_redirect_uris import LOOPBACK_HOSTS, matches_registered_uri
@@ -15,7 +16,7 @@ from foundation.values import SecretText
 
 AUTHORIZATION_CODE, REFRESH_TOKEN, CLIENT_CREDENTIALS = "authorization_code", "refresh_token", "client_credentials"
 DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
-NO_AUTHENTICATION = "none"
+NO_AUTHENTICATION, PRIVATE_KEY_JWT = "none", "private_key_jwt"
 SECRET_METHODS = ("client_secret_basic", "client_secret_post")
 # Clients of OpenID Connect request `offline_access` to get a refresh token.  gate issues one to every client.
 IGNORED_SCOPES = frozenset({"offline_access"})
@@ -32,8 +33,19 @@ class Registration(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class ClientKeys:
+    """Public keys of a client: themselves, or the https URL of its key set.  Without both, its metadata document has them."""
+
+    keys: Keys = ()
+    uri: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class OAuthClient(ClientMixin):
-    """Client in the form that Authlib queries.  `resource` is that of the request, None where it is unknown."""
+    """Client in the form that Authlib queries.  `resource` is that of the request, None where it is unknown.
+
+    A client with `keys` authenticates with an assertion only; `is_proven` is whether that of the request was verified.
+    """
 
     client_id: str
     name: str
@@ -43,6 +55,12 @@ class OAuthClient(ClientMixin):
     session_seconds: float | None = None
     allows_devices: bool = False  # RFC 8628
     resource: ProtectedResource | None = None
+    keys: ClientKeys | None = None
+    is_proven: bool = False
+
+    @property
+    def is_confidential(self) -> bool:
+        return self.secret is not None or self.keys is not None
 
     @property
     def verified_host(self) -> str:
@@ -92,7 +110,10 @@ class OAuthClient(ClientMixin):
         # RFC 6749 2.3.1 has secrets form-encoded in Basic credentials, which not every client does.
         return any(hmac.compare_digest(known, sent.encode()) for sent in (client_secret, unquote_plus(client_secret)))
 
+    # enforcement-point: Authorization server: Method of client authentication
     def check_endpoint_auth_method(self, method: str, endpoint: str) -> bool:
+        if self.keys is not None:
+            return method == PRIVATE_KEY_JWT and self.is_proven
         return method in SECRET_METHODS if self.secret is not None else method == NO_AUTHENTICATION
 
     def check_response_type(self, response_type: str) -> bool:

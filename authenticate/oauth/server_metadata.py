@@ -4,6 +4,7 @@ from typing import Any
 
 from authenticate.oauth.authorization_server import AUTHENTICATION_METHODS
 from authenticate.oauth.oauth_client import AUTHORIZATION_CODE, CLIENT_CREDENTIALS, DEVICE_CODE, REFRESH_TOKEN
+from authenticate.provider.tokens.key_set import ALGORITHMS
 
 WELL_KNOWN = "/.well-known/oauth-authorization-server"
 AUTHORIZE_PATH = "/.gate/oauth/authorize"
@@ -30,7 +31,9 @@ def server_metadata(issuer: str, *, accepts_documents: bool, has_registration: b
         "grant_types_supported": [AUTHORIZATION_CODE, REFRESH_TOKEN, DEVICE_CODE, CLIENT_CREDENTIALS],
         "code_challenge_methods_supported": ["S256"],
         "token_endpoint_auth_methods_supported": AUTHENTICATION_METHODS,
+        "token_endpoint_auth_signing_alg_values_supported": list(ALGORITHMS),
         "revocation_endpoint_auth_methods_supported": AUTHENTICATION_METHODS,
+        "revocation_endpoint_auth_signing_alg_values_supported": list(ALGORITHMS),
         "authorization_response_iss_parameter_supported": True,
         "client_id_metadata_document_supported": accepts_documents,
     }

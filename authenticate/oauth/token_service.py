@@ -16,6 +16,7 @@ from authenticate.oauth.authorization_server import (
     TemporarilyUnavailableError,
     token_session_id,
 )
+from authenticate.oauth.client_assertions import ClientAssertions, named_client_id
 from authenticate.oauth.client_registry import OAuthClients
 from authenticate.oauth.device_authorizations import DeviceAuthorizations, StoredDevice, TooManyDevices
 from authenticate.oauth.device_grant import DEVICE_ENDPOINT, DeviceAuthorizationServer
@@ -81,6 +82,7 @@ class TokenService:
         self.clients = OAuthClients(options, broker, clock)
         self.devices = DeviceAuthorizations(options, broker, clock)
         self._account_tokens = AccountTokens(broker, clock)
+        self._assertions = ClientAssertions(self.issuer, self.clients.documents, broker, clock)
         self._connections = connections
         self._broker = broker
         self._clock = clock
@@ -131,6 +133,7 @@ class TokenService:
             authorized_at=now,
             lifetime_seconds=self._lifetime_for(requested.client, requested.resource),
             code=AuthorizationCode(code.hash, now + CODE_SECONDS, requested.redirect_uri, params["code_challenge"]),
+            uses_key=requested.client.keys is not None,
         )
 
     # enforcement-point: Authorization server: Lifetime of agent sessions
@@ -148,12 +151,14 @@ class TokenService:
             authorized_at=self._clock(),
             lifetime_seconds=self._lifetime_for(client, resource),
             code=AuthorizationCode(device.device_code_hash, device.expires_at, "", ""),
+            uses_key=client.keys is not None,
         )
 
     async def start_device(self, params: Mapping[str, str], headers: Mapping[str, str], client_address: str) -> OAuthResponse:
         """Answer a device authorization request (RFC 8628 3.1)."""
         codes = self.devices.codes.new()
         client = self.clients.find_for_session(_client_id(params, headers), None)
+        client = await self._assertions.authenticate(client, params) if client is not None else None
         server = self._server(client, new_codes=codes, client_address=client_address)
         response: OAuthResponse = server.create_endpoint_response(DEVICE_ENDPOINT, OAuthRequest("POST", params, headers))
         if server.started is not None:
@@ -198,12 +203,16 @@ class TokenService:
     async def _run(self, params: Mapping[str, str], headers: Mapping[str, str], client_address: str, *, is_revocation: bool) -> TokenResult:
         request = OAuthRequest("POST", params, headers)
         client_id, is_device = _client_id(params, headers), params.get("grant_type") == DEVICE_CODE and not is_revocation
+        is_proven = False  # by an assertion, which is used once
         for _ in range(MAX_ATTEMPTS):
             device = await self.devices.find_by_device_code(params.get("device_code", "")) if is_device else None
             session_id = device.authorization.session_id if device is not None else token_session_id(params)
             record = await self._broker.get(SESSION, session_id) if session_id else None
             session = self._live_agent_session(record)
             client = self.clients.find_for_session(client_id, session)
+            if client is not None:
+                client = replace(client, is_proven=True) if is_proven else await self._assertions.authenticate(client, params)
+                is_proven = client.is_proven
             if not is_revocation and session is not None and await self._must_reauthorize(session, params):
                 session = None
             server = self._server(client, session, device=device)
@@ -279,7 +288,7 @@ class TokenService:
 
 
 def _client_id(params: Mapping[str, str], headers: Mapping[str, str]) -> str:
-    return params.get("client_id") or extract_basic_authorization(headers)[0] or ""
+    return params.get("client_id") or extract_basic_authorization(headers)[0] or named_client_id(params)
 
 
 def _authorization_request(params: Mapping[str, str]) -> OAuthRequest:

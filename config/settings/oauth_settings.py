@@ -1,16 +1,18 @@
 """Settings of the authorization server: its clients, and the life of the sessions that it issues tokens for."""
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from config.fields.basic_types import Bool, File, PositiveDuration, Text, text, text_list, value_or_file
 from config.fields.field_type import LIST, FieldType, JsonSchema
+from config.routes.route_bearer_tokens import Jwks
 from config.validation import Finding, Rule, Settings
 from foundation.oauth_redirect_uris import parse_redirect_uri
-from foundation.values import SecretText, canonical_host
+from foundation.values import SecretText, WatchedFile, canonical_host
 
 if TYPE_CHECKING:
     from config.options import Options
@@ -20,6 +22,7 @@ COMMAND_LINE_ID = "gate"
 MIN_SECRET_LENGTH = 32
 MAX_CLIENTS = 1000
 MAX_REDIRECT_URIS = 20
+PRIVATE_PARTS = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})  # of a JSON Web Key (RFC 7518 6)
 _CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}")
 
 
@@ -62,6 +65,12 @@ def _domains(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(domains))
 
 
+def _public_keys(file: WatchedFile) -> WatchedFile:
+    if any(not isinstance(key, dict) or PRIVATE_PARTS & key.keys() for key in json.loads(file.content)["keys"]):
+        raise ValueError("the file must contain public keys only. The client keeps the private ones")
+    return file
+
+
 _SECRET: JsonSchema = {"type": "string", "minLength": MIN_SECRET_LENGTH}
 
 
@@ -69,6 +78,11 @@ _SECRET: JsonSchema = {"type": "string", "minLength": MIN_SECRET_LENGTH}
 def _check_id(client: "OAuthClientEntry") -> Iterator[Finding]:
     if client.id == COMMAND_LINE_ID:
         yield ("id",), f"{COMMAND_LINE_ID} is the client id of gate's own command line. Choose another"
+
+
+def _check_credentials(client: "OAuthClientEntry") -> Iterator[Finding]:
+    if client.jwks_file is not None and client.secret is not None:
+        yield ("jwks_file",), "cannot be combined with secret. Set one of them"
 
 
 def _check_redirect_uris(client: "OAuthClientEntry") -> Iterator[Finding]:
@@ -79,7 +93,12 @@ def _check_redirect_uris(client: "OAuthClientEntry") -> Iterator[Finding]:
 class OAuthClientEntry(Settings):
     """An entry of `oauth_clients`."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (_check_id, _check_redirect_uris)
+    RULES: ClassVar[tuple[Rule, ...]] = (_check_id, _check_credentials, _check_redirect_uris)
+
+    @property
+    def keys(self) -> tuple[Mapping[str, Any], ...]:
+        """Public keys of the client."""
+        return tuple(json.loads(self.jwks_file.content)["keys"]) if self.jwks_file is not None else ()
 
     id: Annotated[str, FieldType("string", _client_id, {"type": "string", "pattern": f"^{_CLIENT_ID.pattern}$"})] = Field(
         description="The client's `client_id`.", examples=["build-agent"]
@@ -100,6 +119,12 @@ class OAuthClientEntry(Settings):
         description="Client secret, at least 32 characters.",
         examples=["PUT-A-RANDOM-SECRET-OF-32-CHARACTERS-HERE"],
         json_schema_extra={"when_unset": "a public client, which proves itself with PKCE only"},
+    )
+    jwks_file: Annotated[Jwks, AfterValidator(_public_keys)] | None = Field(
+        None,
+        description="Path to the client's public keys, a JSON Web Key Set. The client then authenticates with assertions that it signs "
+        "(`private_key_jwt`, RFC 7523), and with nothing else. Reloaded when it changes.",
+        examples=["build-agent-keys.json"],
     )
     device_authorization: Bool = Field(
         False,

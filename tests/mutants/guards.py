@@ -11,7 +11,7 @@ GUARDS = {
     "authenticate.api": "api_authenticator access_requests_api api_call connections_api cursors request_parsing service_accounts_api sessions_api",
     "authenticate.directory": "file_source provider_directory sync_run sync",
     "authenticate.directory.vendors": "directory_api auth0_directory azure_directory snapshot_builder gitlab_directory okta_directory vendor",
-    "authenticate.oauth": "account_tokens authorization_server client_documents client_registry consents device_authorizations device_grant "
+    "authenticate.oauth": "account_tokens authorization_server client_assertions client_documents client_registry consents device_authorizations device_grant "
     "dynamic_registration oauth_client token_service",
     "authenticate.portal": "preferences programmatic_clients",
     "authenticate.provider": "address_scope claim_limits client_refusals client_registry discovery django_oidc email_verification "

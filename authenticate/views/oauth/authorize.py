@@ -177,6 +177,6 @@ async def _consent_page(
 
 def _is_unproven(client: OAuthClient, redirect_uri: str) -> bool:
     """Return whether any program on the user's machine could claim to be this client: its redirect URI is a loopback address, and it has
-    no secret."""
+    no secret and no key."""
     uri = parse_redirect_uri(redirect_uri)
-    return client.secret is None and uri is not None and uri.is_loopback
+    return not client.is_confidential and uri is not None and uri.is_loopback

@@ -12,9 +12,11 @@ import pytest
 
 from authenticate.oauth import client_documents
 from authenticate.oauth.client_documents import MAX_BODY, ClientDocumentError, ClientDocuments, is_document_url, parse_document
+from authenticate.oauth.oauth_client import ClientKeys
 from authenticate.provider import address_scope
 from authenticate.provider.address_scope import AddressScope
 from tests.support.certs import certificate_files
+from tests.support.client_keys import OTHER_KEY, public_jwk
 from tests.support.options import make_options
 
 URL = "https://client.example.com/oauth/client.json"
@@ -23,6 +25,7 @@ DOCUMENT: dict[str, Any] = {
     "client_name": "Claude",
     "redirect_uris": ["https://client.example.com/cb", "http://localhost/cb"],
 }
+KEYED = {**DOCUMENT, "token_endpoint_auth_method": "private_key_jwt"}
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +84,17 @@ def test_believed_fields() -> None:
         json.dumps({**DOCUMENT, "redirect_uris": ["http://client.example.com/cb"]}),
         json.dumps({**DOCUMENT, "redirect_uris": ["app://cb"]}),
         json.dumps({**DOCUMENT, "redirect_uris": [f"https://client.example.com/{number}" for number in range(21)]}),
-        json.dumps({**DOCUMENT, "token_endpoint_auth_method": "private_key_jwt"}),
+        json.dumps(KEYED),
+        json.dumps({**KEYED, "jwks": {"keys": [public_jwk()]}, "jwks_uri": "https://client.example.com/keys"}),
+        json.dumps({**KEYED, "jwks": {"keys": []}}),
+        json.dumps({**KEYED, "jwks": {"keys": [{"kty": "oct", "k": "AAAA"}]}}),
+        json.dumps({**KEYED, "jwks": {"keys": [{**public_jwk(), "d": "AAAA"}]}}),
+        json.dumps({**KEYED, "jwks": [public_jwk()]}),
+        json.dumps({**KEYED, "jwks_uri": "http://client.example.com/keys"}),
+        json.dumps({**KEYED, "jwks_uri": "https://10.0.0.1"}),
+        json.dumps({**KEYED, "jwks_uri": 1}),
+        json.dumps({**DOCUMENT, "token_endpoint_auth_method": "client_secret_basic"}),
+        json.dumps({**DOCUMENT, "token_endpoint_auth_method": ["none"]}),
         json.dumps({**DOCUMENT, "client_secret": "x"}),
         f'{{"client_id": "https://evil.example/x", {json.dumps(DOCUMENT)[1:]}',
     ],
@@ -138,8 +151,8 @@ async def fetching(tmp_path: Path, respond: Respond) -> AsyncIterator[tuple[Clie
         await found.close()
 
 
-def document_at(url: str) -> bytes:
-    return json.dumps({**DOCUMENT, "client_id": url}).encode()
+def document_at(url: str, **members: Any) -> bytes:
+    return json.dumps({**DOCUMENT, "client_id": url, **members}).encode()
 
 
 async def test_document_is_fetched_once_in_its_lifetime(tmp_path: Path) -> None:
@@ -283,4 +296,46 @@ async def test_concurrent_fetches_are_bounded(tmp_path: Path, monkeypatch: pytes
         await found.get(urls[-1])
     waiting.set()
     assert [client.client_id for client in await asyncio.gather(*running)] == urls[:-1]
+    await found.close()
+
+
+@pytest.mark.parametrize("members", [{"jwks": {"keys": [public_jwk()]}}, {"jwks_uri": "https://client.example.com/keys"}])
+def test_keys_of_a_document(members: dict[str, Any]) -> None:
+    client = parse_document(URL, json.dumps({**KEYED, **members}).encode())
+    assert client.keys == ClientKeys(tuple(members.get("jwks", {}).get("keys", ())), members.get("jwks_uri", ""))
+    assert client.is_confidential
+
+
+async def test_keys_are_fetched_once_and_again_after_a_rotation(tmp_path: Path) -> None:
+    urls, published = list[str](), {"keys": [public_jwk()]}
+
+    def respond() -> bytes:
+        keys_uri = urls[0].replace("client.json", "keys")
+        is_document = received[-1].startswith(b"GET /client.json")
+        document = document_at(urls[0], token_endpoint_auth_method="private_key_jwt", jwks_uri=keys_uri)
+        return http(document if is_document else json.dumps(published).encode())
+
+    async with fetching(tmp_path, respond) as (found, url, received, clock):
+        urls.append(url)
+        client = await found.get(url)
+        for _ in range(2):
+            assert await found.keys_for(client) == (public_jwk(),)
+        assert [head.split()[1] for head in received] == [b"/client.json", b"/keys"]
+        published["keys"] = [public_jwk(OTHER_KEY)]
+        assert await found.keys_for(client, refetches=True) == (public_jwk(),), "not more often than every ten seconds"
+        clock.now += 11
+        assert await found.keys_for(client) == (public_jwk(),)
+        assert await found.keys_for(client, refetches=True) == (public_jwk(OTHER_KEY),)
+        published["keys"] = [{"kty": "oct", "k": "AAAA"}]
+        clock.now += 11
+        with pytest.raises(ClientDocumentError):
+            await found.keys_for(client, refetches=True)
+
+
+async def test_keys_at_a_private_address_are_not_fetched(tmp_path: Path) -> None:
+    found = documents(tmp_path, Clock())
+    client = parse_document(URL, json.dumps({**KEYED, "jwks_uri": "https://localhost/keys"}).encode())
+    found._cache.put(URL, (client, 2000.0), 1)
+    with pytest.raises(ClientDocumentError):
+        await found.keys_for(client)
     await found.close()

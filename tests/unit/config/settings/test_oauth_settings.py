@@ -51,6 +51,29 @@ def test_invalid_clients(problems: Problems, change: dict[str, Any], key: str, m
     assert message in found[f"oauth_clients[0].{key}"]
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{}", "JSON Web Key Set"),
+        ('{"keys": []}', "JSON Web Key Set"),
+        ('{"keys": [1]}', "public keys only"),
+        ('{"keys": [{"kty": "EC", "d": "x"}]}', "public keys only"),
+        ('{"keys": [{"kty": "oct", "k": "x"}]}', "public keys only"),
+    ],
+)
+def test_invalid_keys(problems: Problems, tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "keys.json").write_text(content)
+    assert message in problems(oauth_clients=[{**CLIENT, "jwks_file": "keys.json"}])["oauth_clients[0].jwks_file"]
+
+
+def test_keys(load: Load, problems: Problems, tmp_path: Path) -> None:
+    (tmp_path / "keys.json").write_text('{"keys": [{"kty": "EC"}]}')
+    (client,) = load(oauth_clients=[{**CLIENT, "jwks_file": "keys.json"}]).oauth_clients
+    assert client.keys == ({"kty": "EC"},)
+    found = problems(oauth_clients=[{**CLIENT, "jwks_file": "keys.json", "secret": SECRET}])
+    assert list(found) == ["oauth_clients[0].jwks_file"]
+
+
 def test_redirect_uris_are_required_unless_the_client_is_a_device(load: Load, problems: Problems) -> None:
     device = {"id": "build-box", "name": "Build box"}
     (client,) = load(oauth_clients=[{**device, "device_authorization": True}]).oauth_clients
