@@ -254,11 +254,13 @@ async def test_hosts_and_tunnels_are_for_the_command_line(world: World, client: 
         found = {url: await world.check(token.token, url) for url in urls}
         assert {url for url, result in found.items() if result.decision.is_allowed} == allowed
         assert all("another resource" in result.token_error for url, result in found.items() if url not in allowed)
-    for url in allowed:
-        identities = [(await world.check(token.token, url)).identity for _ in range(2)]
-        assert identities[0] is identities[1]
-        assert identities[0] is not None
-        assert (identities[0].client_id, identities[0].has_oauth_token) == (client, True)
+    # In the cache for all routes of a host, and of no use where no route is known.
+    identities = {
+        id(identity): identity for url in allowed for _ in range(2) if (identity := (await world.check(token.token, url)).identity)
+    }
+    assert [(each.client_id, each.has_oauth_token) for each in identities.values()] == [(client, True)] * bool(allowed)
+    page = PolicyRequest("GET", "app.example.com", None, "/a", headers=((b"authorization", f"Bearer {token.token}".encode()),))
+    assert (await world.service.attest(page, [])).identity is None
 
 
 @pytest.mark.parametrize("world", [{"policy": HOSTS_AND_TUNNELS}], indirect=True)
