@@ -8,7 +8,9 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Self
+from urllib.parse import urljoin
 
 import httpx
 import jwt
@@ -22,8 +24,9 @@ from foundation.rpc.rpc_channel import RpcChannel
 from foundation.rpc.shared_secret import SharedSecret
 from foundation.values import Url
 from tests.support.children import free_port
+from tests.support.consent import allow, authorize_url, post_oauth, redeem
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.eventually import PATIENCE, eventually
+from tests.support.eventually import PATIENCE, eventually, eventually_equal
 from tests.support.gate import sign_in, status_or_cut
 from tests.support.options import make_options
 from tests.support.postgresql import PostgresServer
@@ -165,6 +168,31 @@ async def test_tunnel_is_authorized_remotely_and_ends_with_session(split, tmp_pa
             assert await asyncio.to_thread(client.ends) == b""
         with TunnelClient(port, ROUTE_HOST) as again:
             assert again.open(TUNNEL, token) == 401
+    await broker.close()
+
+
+async def test_tunnel_outlives_its_access_token_with_remote_authorizer(split: Split, tmp_path: Path) -> None:
+    broker, resource = broker_of(split, tmp_path), f"tcp+https://{TUNNEL}"
+    site = SimpleNamespace(url=lambda host, path: urljoin(split.admin_url(), path), client=split.client)
+    async with split.client() as browser:
+        location = await allow(browser, authorize_url(site, "gate", resource), "alice", "gate command line")
+        tokens = [await redeem(site, location, "gate", resource)]
+        with TunnelClient(split.ports["proxy"], ROUTE_HOST) as client:
+            assert client.open(TUNNEL, f"Authorization: Bearer {tokens[0]['access_token']}") == 200
+            for _ in range(2):  # the record of a session has its last two access tokens
+                form = {"grant_type": "refresh_token", "client_id": "gate", "refresh_token": tokens[-1]["refresh_token"]}
+                tokens.append((await post_oauth(site, "token", **form)).json())
+
+            async def opens(token: dict[str, str]) -> int:
+                with TunnelClient(split.ports["proxy"], ROUTE_HOST) as other:
+                    return await asyncio.to_thread(other.open, TUNNEL, f"Authorization: Bearer {token['access_token']}")
+
+            await eventually_equal(lambda: opens(tokens[0]), 401)
+            assert await opens(tokens[-1]) == 200
+            assert client.send(b"hello").exactly(5) == b"hello"
+            (agent,) = [record for record in await broker.page(SESSION, "", 100) if "agent" in record.data]
+            await broker.delete(SESSION, agent.id)
+            assert await asyncio.to_thread(client.ends) == b""
     await broker.close()
 
 
