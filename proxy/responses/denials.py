@@ -38,7 +38,7 @@ from proxy.verdict import Deny, McpErrorDetails
 INVALID_TOKEN = Message("The token in the Authorization header is not valid for this application.")
 INVALID_TOKEN_ADVICE = Message("It may have expired, been rotated or revoked, or belong to another application.")
 SIGN_IN_ADVICE = Message("Sign in, then try again.")
-TUNNEL_ADVICE = "Send `Authorization: Gate <token>`; `gate tunnel {}` signs you in with a browser and does that."
+TUNNEL_ADVICE = "Send `Authorization: Bearer <token>`; `gate tunnel {}` signs you in and does that."
 FORBIDDEN_ADVICE = Message("If you need access, contact your administrator.")
 CERTIFICATE_ADVICE = Message("Choose the certificate that you were given for this application, or ask your administrator for one.")
 # Below /.gate/ of the authenticate host.
