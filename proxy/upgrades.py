@@ -5,7 +5,8 @@ from typing import ClassVar
 
 from foundation.errors import BadRequest, UpstreamError
 from foundation.web.asgi_types import Header
-from proxy.forwarding.http_forwarding import ForwardResult, ResponseHeaderFilter, StreamHandle
+from proxy.forwarding.forward_result import ForwardResult, StreamHandle
+from proxy.forwarding.http_forwarding import ResponseHeaderFilter
 from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, Tunnel, run_tunnel
 from proxy.upstreams.upstream_exchange import UpstreamExchange
 

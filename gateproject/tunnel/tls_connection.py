@@ -142,7 +142,7 @@ async def connect(url: Url, context: ssl.SSLContext, protocol: asyncio.Protocol)
             await asyncio.get_running_loop().create_connection(lambda: connection, dialled, url.port or 443)
             await connection.opened
     except ssl.SSLCertVerificationError as error:
-        raise TunnelError(f"{url.host_port}: certificate not trusted: {error.verify_message}. Set its CA with --ca") from None
+        raise TunnelError(f"{url.host_port}: certificate not trusted: {error.verify_message.rstrip('.')}. Set its CA with --ca") from None
     except ssl.SSLError as error:
         raise TunnelError(f"TLS handshake with {url.host_port} failed: {error.reason}") from None
     except TimeoutError:

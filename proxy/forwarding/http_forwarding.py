@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import cast
 
 from foundation.errors import AccessRevoked, UpstreamError
 from foundation.tasks import spawn
 from foundation.web.asgi_types import Header, Receive, Send
+from proxy.forwarding.forward_result import ForwardResult, StreamHandle, TerminationReason
 from proxy.upstreams.outgoing_request import OutgoingRequest
 from proxy.upstreams.upstream_client import UpstreamClient
 from proxy.upstreams.upstream_exchange import StaleConnection, UpstreamExchange
@@ -24,38 +23,6 @@ IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 SWITCHING_PROTOCOLS = 101
 _CONTENT_TYPE_LENGTH = len(b"content-type")
 ABORT_MESSAGE = {"type": "gate.response.abort"}
-
-
-class TerminationReason(StrEnum):
-    COMPLETE = "complete"
-    CLIENT_DISCONNECTED = "client_disconnected"
-    TIMEOUT = "timeout"
-    IDLE_TIMEOUT = "idle_timeout"
-    UPSTREAM_RESET = "upstream_reset"
-    ACCESS_ENDED = "access_ended"
-    SHUTDOWN = "shutdown"
-    PROTOCOL_ERROR = "websocket_protocol_error"
-
-
-@dataclass(slots=True, eq=False)  # not frozen, because it is created for each request
-class StreamHandle:
-    """Handle to revoke a stream. The forwarding code sets `revoke`, which may be called once, at any time."""
-
-    revoke: Callable[[], None] = lambda: None
-
-
-@dataclass(slots=True)
-class ForwardResult:
-    """Result of forwarding a request.
-
-    `status` is None if the client disconnected before the upstream responded. `downstream_bytes_sent` counts the
-    response body. `downstream_bytes_received` is None unless the request became a tunnel.
-    """
-
-    status: int | None = None
-    downstream_bytes_sent: int = 0
-    termination: TerminationReason = TerminationReason.COMPLETE
-    downstream_bytes_received: int | None = None
 
 
 # Takes over both connections after a requested protocol switch, and returns when they are closed.

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from foundation.errors import AccessRevoked
 from foundation.telemetry import metrics
 from foundation.web.asgi_types import Header, Receive
-from proxy.forwarding.http_forwarding import DisconnectWatches, ExchangeSupervisor, ForwardResult, StreamHandle, TerminationReason
+from proxy.forwarding.forward_result import ForwardResult, StreamHandle, TerminationReason
+from proxy.forwarding.http_forwarding import DisconnectWatches, ExchangeSupervisor
 from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, TunnelSide, run_tunnel
 
 

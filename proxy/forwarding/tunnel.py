@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from foundation.web.asgi_types import Header
-from proxy.forwarding.http_forwarding import ForwardResult, StreamHandle, TerminationReason
+from proxy.forwarding.forward_result import ForwardResult, StreamHandle, TerminationReason
 from proxy.forwarding.idle_timer import IdleTimer
 from proxy.tcp_keepalive import enable_tcp_keepalive
 

@@ -14,7 +14,7 @@ from foundation.telemetry.http_metrics import CLIENT_CLOSED
 from foundation.telemetry.logs import log_access_lazy
 from foundation.telemetry.tracing.spans import active_span
 from foundation.web.asgi_types import Send
-from proxy.forwarding.http_forwarding import ForwardResult, TerminationReason
+from proxy.forwarding.forward_result import ForwardResult, TerminationReason
 from proxy.incoming_request import IncomingRequest
 from proxy.observe.request_spans import finish_root_span
 from proxy.verdict import Deny, RequestDecision, Verdict

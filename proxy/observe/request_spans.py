@@ -12,7 +12,7 @@ from foundation.telemetry.tracing import spans
 from foundation.telemetry.tracing.spans import CLIENT, AnySpan, Attributes, Span, current_span
 from foundation.telemetry.tracing.tracer import Tracer
 from foundation.web.asgi_types import Send
-from proxy.forwarding.http_forwarding import ForwardResult, TerminationReason
+from proxy.forwarding.forward_result import ForwardResult, TerminationReason
 from proxy.incoming_request import IncomingRequest
 from proxy.upstreams.outgoing_request import OutgoingRequest
 

@@ -20,7 +20,8 @@ from foundation.errors import (
 from foundation.telemetry.http_metrics import CLIENT_CLOSED
 from foundation.telemetry.tracing.spans import active_span
 from foundation.web.asgi_types import Header, Receive, Send
-from proxy.forwarding.http_forwarding import ForwardResult, ResponseHeaderFilter, StreamHandle, UpgradeHandler, forward
+from proxy.forwarding.forward_result import ForwardResult, StreamHandle
+from proxy.forwarding.http_forwarding import ResponseHeaderFilter, UpgradeHandler, forward
 from proxy.forwarding.tcp_tunnel import TunnelLimits, tunnel_tcp
 from proxy.incoming_request import IncomingRequest
 from proxy.mcp.buffered_body import replay_body

@@ -13,7 +13,7 @@ from databroker.replica import CACHE_CLEARED
 from databroker.store.base import RecordChange
 from foundation.client_network import client_network
 from foundation.errors import BrokerError
-from proxy.forwarding.http_forwarding import StreamHandle, TerminationReason
+from proxy.forwarding.forward_result import StreamHandle, TerminationReason
 from proxy.incoming_request import IncomingRequest
 
 log = structlog.get_logger(__name__)

@@ -6,7 +6,7 @@ from types import TracebackType
 
 from config.settings.oauth_settings import COMMAND_LINE_ID
 from foundation.errors import AccessRevoked, FileDescriptorsExhausted, UpstreamError, UpstreamTimeout
-from proxy.forwarding.http_forwarding import ForwardResult, TerminationReason
+from proxy.forwarding.forward_result import ForwardResult, TerminationReason
 from proxy.planes.open_streams import OpenStreams, Stream
 from proxy.upstreams.cluster import ClusterSelection
 from proxy.upstreams.route_statistics import RouteStatistics

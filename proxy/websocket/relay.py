@@ -6,7 +6,7 @@ own Close between two frames.
 
 import asyncio
 
-from proxy.forwarding.http_forwarding import TerminationReason
+from proxy.forwarding.forward_result import TerminationReason
 from proxy.forwarding.tunnel import RATE, Tunnel, TunnelSide
 from proxy.websocket.frames import GOING_AWAY, POLICY_VIOLATION, FrameScanner, close_frame
 

@@ -28,7 +28,7 @@ from proxy.envoy.resources.internal_headers import (
     Address,
 )
 from proxy.envoy.resources.upstream_clusters import can_fail_over
-from proxy.forwarding.http_forwarding import ForwardResult, TerminationReason
+from proxy.forwarding.forward_result import ForwardResult, TerminationReason
 from proxy.listener.listener_limits import MIN_BODY_PROGRESS_BYTES
 from proxy.observe.request_metrics import RequestCounter
 from proxy.observe.request_recorder import RequestContext

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from foundation.errors import UpstreamError
-from proxy.forwarding.http_forwarding import ForwardResult, StreamHandle, TerminationReason
+from proxy.forwarding.forward_result import ForwardResult, StreamHandle, TerminationReason
 from proxy.upgrades import HandshakeRefused, SpdyOffer
 from tests.support.eventually import PATIENCE
 from tests.unit.proxy.forwarding.test_tunnel import Recorder

@@ -4,7 +4,8 @@ import pytest
 
 from config.routes.route import Route
 from foundation.errors import UpstreamError, UpstreamTimeout
-from proxy.forwarding.http_forwarding import ABORT_MESSAGE, ForwardResult, StreamHandle, TerminationReason, forward
+from proxy.forwarding.forward_result import ForwardResult, StreamHandle, TerminationReason
+from proxy.forwarding.http_forwarding import ABORT_MESSAGE, forward
 from proxy.upstreams.outgoing_request import OutgoingRequest, Upstream
 from proxy.upstreams.upstream_client import UpstreamClient
 from tests.support.upstream import OK, RawUpstream

@@ -6,7 +6,7 @@ import pytest
 
 from foundation.errors import AccessRevoked, UpstreamError
 from proxy.forwarding import tunnel
-from proxy.forwarding.http_forwarding import StreamHandle, TerminationReason
+from proxy.forwarding.forward_result import StreamHandle, TerminationReason
 from proxy.forwarding.idle_timer import IdleTimer
 from proxy.forwarding.tcp_tunnel import TunnelLimits, tunnel_tcp
 

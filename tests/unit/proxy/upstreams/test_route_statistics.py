@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from authorize.policy.route_table import RouteTable
-from proxy.forwarding.http_forwarding import TerminationReason
+from proxy.forwarding.forward_result import TerminationReason
 from proxy.planes.stream_tracking import record_termination
 from proxy.route_forwarding import ForwardingTable
 from proxy.upstreams.route_statistics import BUCKETS, ActiveRouteStatistics, RouteStatistics, route_label, stat_name

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.forwarding import tunnel
-from proxy.forwarding.http_forwarding import TerminationReason
+from proxy.forwarding.forward_result import TerminationReason
 from proxy.websocket import relay
 from tests.support.eventually import eventually
 from tests.support.websockets import ACCEPT, BINARY, CLOSE, PING, TEXT, frames_in, from_client, from_server

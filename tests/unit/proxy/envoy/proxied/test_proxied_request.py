@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from proxy.envoy.proxied.proxied_request import RequestSummary
-from proxy.forwarding.http_forwarding import TerminationReason
+from proxy.forwarding.forward_result import TerminationReason
 from proxy.observe import request_recorder
 from tests.unit.proxy.envoy.conftest import MakeRequest
 from tests.unit.proxy.envoy.stage import Stage
