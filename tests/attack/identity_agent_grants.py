@@ -263,7 +263,7 @@ def _narrowed() -> Outcome:
 
 def _document(url: str) -> Outcome:
     stage = agent_stage()
-    with _listening() as (port, is_dialled):
+    with listening() as (port, is_dialled):
         answer = stage.signed_in().open(stage.authorize_url(client_id=url.replace("PORT", str(port))))
         expect(answer.status == 400 and not answer.location, f"answered with {answer.status} to {answer.location!r}")
         expect(not is_dialled(), "gate has connected to this machine")
@@ -271,7 +271,7 @@ def _document(url: str) -> Outcome:
 
 
 @contextmanager
-def _listening() -> Iterator[tuple[int, Callable[[], bool]]]:
+def listening() -> Iterator[tuple[int, Callable[[], bool]]]:
     """Yield (port of every address of this machine, whether someone has connected)."""
     with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as server:
         server.setblocking(False)

@@ -18,6 +18,7 @@ from tests.attack.identity_browser import HTML, Answer, Browser, Connections
 from tests.attack.identity_stage import ANYONE, Stage, application, bendable_provider, shared_stage
 from tests.attack.run import ACCEPTED, REFUSED, Outcome, expect
 from tests.support.children import free_port
+from tests.support.client_keys import public_jwk
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET
 from tests.support.fork_server import run
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder
@@ -26,11 +27,12 @@ TOOLS, OTHER_TOOLS = "tools.localhost", "othertools.localhost"
 MIXED = "mixed.localhost"  # an MCP server with an application at one path
 DATABASE, DATABASE_PORT, OTHER_DATABASE_PORT = "db.localhost", 5432, 5433
 CALLBACK, LOOPBACK = "https://client.example.com/callback", "http://127.0.0.1/callback"
-CLIENT, OTHER_CLIENT, DEVICE_CLIENT = "ticket-agent", "build-agent", "build-box"
+CLIENT, OTHER_CLIENT, DEVICE_CLIENT, KEY_CLIENT = "ticket-agent", "build-agent", "build-box", "key-agent"
 CLIENT_ENTRIES = [
     {"id": CLIENT, "name": "Ticket agent", "redirect_uris": [CALLBACK, LOOPBACK]},
     {"id": OTHER_CLIENT, "name": "Build agent", "redirect_uris": [CALLBACK]},
     {"id": DEVICE_CLIENT, "name": "Build box", "device_authorization": True},
+    {"id": KEY_CLIENT, "name": "Key agent", "redirect_uris": [CALLBACK], "jwks_file": "keys.json"},
 ]
 SCOPES = {"tools:read": "Use tools that read", "tools:write": "Use tools that write"}
 VERIFIER = "v" * 64
@@ -95,9 +97,9 @@ class AgentStage(Stage):
         query = urlencode({**form, "code_challenge": CHALLENGE, "code_challenge_method": "S256", **changed})
         return self.url(AUTHENTICATE_HOST, f"/.gate/oauth/authorize?{query}")
 
-    def code(self, browser: Browser, sub: str = "alice") -> str:
+    def code(self, browser: Browser, sub: str = "alice", **changed: str) -> str:
         """Return the code that the client receives after the user's consent."""
-        page = browser.open(self.authorize_url())
+        page = browser.open(self.authorize_url(**changed))
         location = self.decide(browser, page, decision="allow").location if page.status == 200 else page.location
         answer = browser.open(self.idp.pick(location, sub))
         return parse_qs(urlsplit(answer.location).query)["code"][0]
@@ -420,6 +422,7 @@ def _started(directory: Path) -> Iterator[AgentStage]:
         builder.setting(idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, oauth_clients=CLIENT_ENTRIES)
         builder.setting(oauth_dynamic_registration=True)
         builder.setting(grpc_address=f"127.0.0.1:{free_port()}")
+        (directory / "keys.json").write_text(json.dumps({"keys": [public_jwk()]}))
         with builder.start(directory) as gate:
             connections = Connections(gate.port, gate.certificates.client_context())
             stage = AgentStage(gate, provider, upstream, connections, gate.certificates.client_context())
