@@ -71,6 +71,7 @@ async def test_refused_call_has_a_json_rpc_error_and_reaches_no_upstream(tmp_pat
         (call(), {"mcp_method": "tools/list"}, 400, HEADER_MISMATCH),
         (call(), {"mcp_name": "delete_repo"}, 400, HEADER_MISMATCH),
         (call(), {"mcp_name": "Search"}, 400, HEADER_MISMATCH),
+        (call(title="delete_repo"), {"mcp_name": "delete_repo"}, 400, HEADER_MISMATCH),
         (call(), {"mcp_name": "=?base64?" + base64.b64encode(b"delete_repo").decode() + "?="}, 400, HEADER_MISMATCH),
         (call(), {"mcp_name": "=?base64?c2VhcmNo=?="}, 400, HEADER_MISMATCH),
         (call(), {"mcp_name": "=?base64?c2VhcmN?="}, 400, HEADER_MISMATCH),
@@ -117,6 +118,21 @@ async def test_header_of_another_spelling_alone_is_a_mismatch(name: str, tmp_pat
     async with proxied(tmp_path, ROUTE) as gate:
         answer = await gate.send(URL, call(), method="POST", headers=JSON | {"content-length": str(len(call())), name: "tools/call"})
         assert (answer.status, answer.json["error"]["code"], gate.canary.connections) == (400, HEADER_MISMATCH, 0)
+
+
+async def test_other_headers_of_mcp_may_be_repeated(tmp_path: Path) -> None:
+    async with proxied(tmp_path, ROUTE) as gate:
+        answer = Answer()
+        incoming = incoming_from(URL, method="POST", headers=JSON | {"content-length": str(len(call())), "mcp-param-a": "1"})
+        incoming.scope["headers"].append((b"mcp-param-a", b"2"))
+        await gate.plane(incoming, chunked_receive(call()), answer.send)
+    assert answer.status == 200
+
+
+@pytest.mark.parametrize(("url", "status"), [("https://other.example.com/", 404), ("https://plain.example.com/", 200)])
+async def test_requests_without_a_server_are_not_read(url: str, status: int, tmp_path: Path) -> None:
+    async with proxied(tmp_path, ROUTE, {**PUBLIC, "from": "https://plain.example.com"}) as gate:
+        assert (await send(gate, b"no JSON", url=url)).status == status
 
 
 @pytest.mark.parametrize("name", ["content_type", "content.type", "content_encoding"])

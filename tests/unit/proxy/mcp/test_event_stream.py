@@ -28,5 +28,6 @@ def test_events_are_bounded() -> None:
 
 def test_replaced_data_keeps_the_other_fields() -> None:
     assert with_data(b"id: 7\r\nevent: message\r\ndata: a\r\ndata: b\r\n\r\n", b"{}") == b"id: 7\nevent: message\ndata: {}\n\n"
+    assert with_data(b"data\ndata: a\nid: 7\n\n", b"{}") == b"id: 7\ndata: {}\n\n"
     assert with_data(b"", b"{}") == b"data: {}\n\n"
     assert event_data(b"id: 7\n\n") is None

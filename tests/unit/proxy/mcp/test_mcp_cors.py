@@ -51,7 +51,7 @@ async def test_preflight_of_an_endpoint(tmp_path: Path, origin: str, status: int
     async with proxied(tmp_path, ROUTE, oauth_clients=CLIENTS) as gate:
         answer = await preflight(gate, origin)
         assert gate.canary.connections == 0
-    assert answer.status == status
+    assert (answer.status, answer.ended) == (status, True)
     if status == 204:
         assert answer.header("access-control-allow-origin") == "*"
         assert answer.header("access-control-allow-headers") == "Authorization, *"
@@ -65,6 +65,12 @@ async def test_other_paths_and_servers_that_answer_it_themselves(tmp_path: Path)
     async with proxied(tmp_path, {**ROUTE, "cors_allow_preflight": True}) as gate:
         assert (await preflight(gate, EVIL)).status == 200
         assert len(gate.canary.requests) == 1
+
+
+async def test_preflight_with_a_body_is_no_preflight(tmp_path: Path) -> None:
+    headers = {"origin": INSPECTOR, "access-control-request-method": "POST", "content-type": "application/json"}
+    async with proxied(tmp_path, ROUTE) as gate:
+        assert (await gate.send(URL, CALL, method="OPTIONS", headers=headers | {"content-length": str(len(CALL))})).status == 401
 
 
 @pytest.mark.parametrize("origin", [INSPECTOR, PLAYGROUND])

@@ -8,7 +8,7 @@ import pytest
 
 from authorize.policy.identity import Identity
 from proxy.mcp.mcp_errors import McpRejected
-from proxy.mcp.mcp_origin import client_origins, require_access_token, require_allowed_origin
+from proxy.mcp.mcp_origin import client_origins, is_preflight, require_access_token, require_allowed_origin
 from tests.support.asgi import incoming_from
 from tests.support.options import make_options
 from tests.unit.authorize.builders import make_route, user
@@ -81,6 +81,20 @@ def test_other_pages_may_not(origins: list[str]) -> None:
     with pytest.raises(McpRejected) as refused:
         check(origins)
     assert refused.value.status == 403
+
+
+@pytest.mark.parametrize(
+    ("method", "names", "expected"),
+    [
+        ("OPTIONS", ("origin", "access-control-request-method"), True),
+        ("OPTIONS", ("origin",), False),
+        ("OPTIONS", ("access-control-request-method",), False),
+        ("POST", ("origin", "access-control-request-method"), False),
+    ],
+)
+def test_preflight_has_a_method_and_two_headers(method: str, names: tuple[str, ...], expected: bool) -> None:
+    headers = {name: {"origin": CLIENT, "access-control-request-method": "POST"}[name] for name in names}
+    assert is_preflight(incoming_from("https://app.example.com/mcp", method=method, headers=headers)) is expected
 
 
 def test_route_that_answers_preflight_requests_decides_itself() -> None:

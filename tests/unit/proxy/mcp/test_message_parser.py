@@ -52,6 +52,7 @@ def body(method: str = "tools/call", params: Any = None, **members: Any) -> byte
         ),
         (body("subscriptions/listen", {"notifications": {}}), McpMessage("subscriptions/listen"), 1),
         (body("tasks/get", {"Name": "x", "taskId": "t"}), McpMessage("tasks/get"), 1),
+        (body("tasks/get", {"many": [[]] * (MAX_DEPTH + 1)}), McpMessage("tasks/get"), 1),
         (b'{"jsonrpc":"2.0","id":1,"result":{}}', McpMessage(), 1),
         (b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}', McpMessage(), None),
         (body(params={"name": "search", "arguments": {"NAME": 1e300, "big": 10**400}}), McpMessage("tools/call", "search"), 1),
@@ -63,7 +64,7 @@ def test_message_has_the_names_that_policy_compares(sent: bytes, message: McpMes
 
 
 def nested(depth: int) -> bytes:
-    return b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":' + b"[" * (depth - 2) + b"]" * (depth - 2) + b"}}"
+    return b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"b":[],"a":' + b"[" * (depth - 2) + b"1" + b"]" * (depth - 2) + b"}}"
 
 
 @pytest.mark.parametrize(
@@ -102,6 +103,7 @@ def nested(depth: int) -> bytes:
         (body(id=True), INVALID_REQUEST),
         (body(id=None), INVALID_REQUEST),
         (body(id=[1]), INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":1.5,"error":{"code":1,"message":""}}', INVALID_REQUEST),
         (body(id=2**53), INVALID_REQUEST),
         (body(id="x" * 300), INVALID_REQUEST),
         (body(result={}), INVALID_REQUEST),
@@ -136,6 +138,9 @@ def nested(depth: int) -> bytes:
         (body("resources/read", {"name": "x"}), INVALID_PARAMS),
         (body("resources/read", {"uri": "a: b"}), INVALID_PARAMS),
         (body("resources/read", {"uri": "a:\tb"}), INVALID_PARAMS),
+        (body("resources/read", {"uri": "a:\x7fb"}), INVALID_PARAMS),
+        (body("resources/read", {"uri": ""}), INVALID_PARAMS),
+        (body("resources/read", {"uri": "a:" + "b" * 8192}), INVALID_PARAMS),
         (body("resources/read", {"uri": ["a:b"]}), INVALID_PARAMS),
         (body("completion/complete", {"argument": {}}), INVALID_PARAMS),
         (body("completion/complete", {"ref": {"type": "ref/tool", "name": "x"}}), INVALID_PARAMS),
