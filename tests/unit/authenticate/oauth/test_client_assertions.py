@@ -94,6 +94,8 @@ REFUSED = {
     "audience with a slash": sign(payload(aud=f"{ISSUER}/")),
     "no audience": sign(payload(aud=None)),
     "empty audience": sign(payload(aud=[])),
+    "audience that is an object": sign(payload(aud={ISSUER: 1})),
+    "audience in a list": sign(payload(aud=[[ISSUER]])),
     "expired": sign(payload(exp=NOW - 61)),
     "no expiry": sign(payload(exp=None)),
     "expiry as text": sign(payload(exp=str(int(NOW + 60)))),
@@ -158,6 +160,32 @@ async def test_keys_that_are_unavailable(assertions: ClientAssertions, monkeypat
     monkeypatch.setattr("authenticate.provider.address_scope._is_local_address", lambda address: True)
     with pytest.raises(TemporarilyUnavailableError):
         await assertions.authenticate(tried, params(sign(payload(**named))))
+
+
+@pytest.mark.parametrize(
+    ("published", "is_proven"),
+    [
+        ([[public_jwk(OTHER_KEY)], [public_jwk()]], True),  # rotated
+        ([[public_jwk(OTHER_KEY)], [public_jwk(OTHER_KEY)]], False),
+        ([[public_jwk(OTHER_KEY)], [{**public_jwk(OTHER_KEY), "kid": "k2"}]], False),
+    ],
+)
+async def test_unknown_key_is_looked_up_once_more(
+    assertions: ClientAssertions, monkeypatch: pytest.MonkeyPatch, published: list[list[dict[str, Any]]], is_proven: bool
+) -> None:
+    fetches: list[bool] = []
+
+    async def keys_for(_: OAuthClient, *, refetches: bool = False) -> tuple[dict[str, Any], ...]:
+        fetches.append(refetches)
+        return tuple(published[len(fetches) - 1])
+
+    monkeypatch.setattr(assertions._documents, "keys_for", keys_for)
+    if is_proven:
+        assert (await assertions.authenticate(client(), params(sign(payload())))).is_proven
+    else:
+        with pytest.raises(InvalidClientError):
+            await assertions.authenticate(client(), params(sign(payload())))
+    assert fetches == [False, True]
 
 
 def test_client_id_in_an_assertion() -> None:
