@@ -82,7 +82,12 @@ class FakeGate(TunnelServer):
         kind = form.get("grant_type", path)
         if kind in self.failing:
             error = self.failing[kind]
-            return (404 if error == "missing" else 503 if error == "temporarily_unavailable" else 400), {"error": error}
+            if error == "no JSON":
+                return 502, {}
+            return (404 if error == "missing" else 503 if error == "temporarily_unavailable" else 400), {
+                "error": error,
+                **self.changed.get(kind, {}),
+            }
         answers = {
             RESOURCE_PATH: self._resource,
             SERVER_PATH: self._metadata,

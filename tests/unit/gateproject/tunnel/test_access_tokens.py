@@ -128,6 +128,20 @@ async def test_refused_token_is_replaced_once(stage):
     assert (set(tokens), stage.sign_ins) == ({"access-2"}, 1)
 
 
+async def test_expired_token_is_no_replacement(stage):
+    await stage.store(EXPIRED)
+    assert (await stage.tokens.replace("refused"), stage.sign_ins) == ("access-2", 1)
+
+
+async def test_token_that_another_command_revokes_requires_a_sign_in(stage):
+    await stage.store(EXPIRED)
+    async with stage.file.locked(lambda message: None):
+        finding = asyncio.ensure_future(stage.tokens.find())
+        await asyncio.sleep(0)
+        stage.file.forget()
+    assert await finding == ""
+
+
 async def test_file_of_others_is_replaced(stage):
     await stage.store(LATER)
     stage.file.path.chmod(0o644)

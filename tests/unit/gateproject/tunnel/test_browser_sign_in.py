@@ -93,7 +93,8 @@ async def test_second_use_is_noticed_after_a_fast_sign_in(gate, monkeypatch):
     monkeypatch.setattr(browser_sign_in, "MIN_SIGN_IN_SECONDS", PATIENCE)
     async with Stage(gate) as stage:
         _, location = await browse(stage.start)
-        await browse(gate.authorize(location))
+        back = gate.authorize(location)
+        assert [(await browse(back))[0] for _ in range(2)] == ["200 OK"] * 2
         assert (await browse(stage.start))[0] == "410 Gone"
         with pytest.raises(TunnelError, match="opened twice"):
             await stage.result()

@@ -53,8 +53,9 @@ async def test_decision_of_the_user_ends_it(gate, error: str, message: str):
     assert len(waits.seconds) == 2
 
 
-async def test_unavailable_server_is_polled_less_often(gate):
-    waits = Waits(gate, ["temporarily_unavailable", "authorization_pending"])
+@pytest.mark.parametrize("error", ["temporarily_unavailable", "no JSON"])
+async def test_unavailable_server_is_polled_less_often(gate, error: str):
+    waits = Waits(gate, [error, "authorization_pending"])
     await sign_in(await discover(gate.gate, TUNNEL), lambda message: None, waits.sleep)
     assert waits.seconds == [1.0, 2.0, 2.0]
 

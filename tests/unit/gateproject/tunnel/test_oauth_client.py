@@ -42,6 +42,7 @@ async def test_older_gate_is_named(gate):
         (RESOURCE_PATH, {"resource": "tcp+https://other.localhost:22"}, "metadata of another resource"),
         (RESOURCE_PATH, {"resource": None}, "metadata of another resource"),
         (RESOURCE_PATH, {"authorization_servers": []}, "authorization server of .* is not valid"),
+        (RESOURCE_PATH, {"authorization_servers": {"0": "a"}}, "authorization server of .* is not valid"),
         (RESOURCE_PATH, {"authorization_servers": [1]}, "authorization server of .* is not valid"),
         (RESOURCE_PATH, {"authorization_servers": "https://auth.localhost"}, "authorization server of .* is not valid"),
         (RESOURCE_PATH, {"authorization_servers": ["http://auth.localhost"]}, "must be https"),
@@ -121,6 +122,9 @@ async def test_error_is_named(gate):
     assert refused.value.code == "invalid_grant"
     with pytest.raises(OAuthError, match="refused: temporarily_unavailable"):
         await server.revoke("a")
+    gate.changed["refresh_token"] = {"error_description": "Used\x1b twice"}
+    with pytest.raises(OAuthError, match="refused: Used twice"):
+        await server.request_tokens("refresh_token", refresh_token="a")
 
 
 def test_text_of_a_server_controls_no_terminal():

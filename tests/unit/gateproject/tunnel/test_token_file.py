@@ -49,6 +49,14 @@ def test_file_of_others_counts_as_none(tmp_path: Path, mode: int) -> None:
     assert file.read() == TOKEN
 
 
+def test_file_of_another_owner_counts_as_none(tmp_path: Path, monkeypatch) -> None:
+    file = open_file(tmp_path)
+    file.write(TOKEN)
+    owner = file.path.stat().st_uid
+    monkeypatch.setattr(token_file.os, "getuid", lambda: owner + 1)
+    assert file.read() is None
+
+
 def test_link_and_malformed_content_count_as_none(tmp_path: Path) -> None:
     file = open_file(tmp_path)
     file.path.touch(mode=0o600)
