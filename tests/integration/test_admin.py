@@ -22,7 +22,7 @@ async def test_administrator_sees_sessions_users_groups_and_routes(gate: Running
     assert {page.status_code for page in pages.values()} == {200}
     everything = " ".join(page.text for page in pages.values())
     assert "Sessions now" in visible_text(index)
-    assert "People Page Users Sessions Groups" in visible_text(index)
+    assert "People Page Users Sessions Connected accounts Groups" in visible_text(index)
     modules = [f'href="/.gate/admin/{module}/"' for module in ("authorize", "databroker", "proxy")]
     assert [module for module in modules if module in everything + index.text] == []
     assert "alice@example.com" in everything
