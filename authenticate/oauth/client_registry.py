@@ -1,6 +1,7 @@
 """OAuth clients of one configuration: gate's command line, `oauth_clients`, with a metadata document, or registered dynamically."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from authenticate.oauth.client_documents import ClientDocuments, is_document_url
 from authenticate.oauth.dynamic_registration import DynamicRegistration
@@ -18,7 +19,8 @@ class OAuthClients:
     def __init__(self, options: Options, broker: BrokerClient, clock: Callable[[], float]):
         self.documents = ClientDocuments(options, clock)
         self.dynamic = DynamicRegistration(options, broker, clock)
-        self._known = {entry.id: _from_entry(entry) for entry in options.oauth_clients} | {COMMAND_LINE.client_id: COMMAND_LINE}
+        command_line = replace(COMMAND_LINE, allows_devices=options.command_line_device_authorization)
+        self._known = {entry.id: _from_entry(entry) for entry in options.oauth_clients} | {command_line.client_id: command_line}
 
     async def find(self, client_id: str, *, may_fetch: bool) -> OAuthClient | None:
         """Return a client for an authorization request, None if it is not known here.

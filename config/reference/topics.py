@@ -39,7 +39,13 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
     "Identity headers": ("signing_key_file", "signing_key", "signing_key_algorithm", "jwt_claims_headers", "jwt_groups_filter"),
     "Forward auth and ext_authz": ("forward_auth_url", "forward_auth_cache", "ext_authz_tokens_file", "ext_authz_tokens"),
     "Programmatic access": ("programmatic_redirect_domain_whitelist",),
-    "Agents": ("oauth_clients", "oauth_dynamic_registration", "mcp_client_domains", "agent_session_expire"),
+    "Agents": (
+        "oauth_clients",
+        "oauth_dynamic_registration",
+        "command_line_device_authorization",
+        "mcp_client_domains",
+        "agent_session_expire",
+    ),
     "Access requests": ("access_webhook_url_file", "access_webhook_url", "access_webhook_secret_file", "access_webhook_secret"),
     "Admin and decision log": (
         *("admin_allowed_users", "admin_allowed_groups", "admin_password_login"),

@@ -164,6 +164,12 @@ class OAuthSettings(Settings):
         "client. Only for MCP clients without a metadata document: anyone can register any name.",
         examples=[True],
     )
+    command_line_device_authorization: Bool = Field(
+        True,
+        description="Lets `gate tunnel --no-browser` and `gate token --no-browser` sign in with a code (RFC 8628). An attacker can send "
+        "a code of their own to a user, who must not allow it. `false` requires a browser on the user's computer.",
+        examples=[False],
+    )
     mcp_client_domains: Annotated[tuple[str, ...] | None, FieldType("list of string", _domains, LIST)] = Field(
         None,
         description="Hosts whose client ID metadata documents gate accepts; `*.example.com` matches any host below. An empty list "

@@ -114,6 +114,16 @@ async def test_device_requests(site: Site, client: str) -> None:
             assert body["error"] == "invalid_target", resource
 
 
+async def test_device_requests_can_be_disabled(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler) -> None:
+    site = Site(tmp_path, idp, django_pages, **{**SETTINGS, "policy": ROUTES, "command_line_device_authorization": False})
+    await site.service.start()
+    response, body = await post(site, START_DEVICE, device_form(client_id=GATE, resource=HOST, scope=""))
+    assert (response.status, body["error"]) == (400, "unauthorized_client")
+    _, body = await post(site, START_DEVICE, device_form(client_id=DEVICE_CLIENT))
+    assert "device_code" in body
+    await site.service.stop()
+
+
 @pytest.mark.parametrize("client_id", [GATE, "service_account/gate"])
 async def test_service_account_of_the_same_name(site: Site, client_id: str) -> None:
     secret = await ServiceAccounts(site.broker, site.clock).create("gate", [], 86400.0, "admin")
