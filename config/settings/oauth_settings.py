@@ -124,7 +124,7 @@ class OAuthClientEntry(Settings):
         None,
         description="Path to the client's public keys, a JSON Web Key Set. The client then authenticates with assertions that it signs "
         "(`private_key_jwt`, RFC 7523), and with nothing else. Reloaded when it changes.",
-        examples=["build-agent-keys.json"],
+        examples=["keys.json"],
     )
     device_authorization: Bool = Field(
         False,
