@@ -166,8 +166,8 @@ class OAuthSettings(Settings):
     )
     command_line_device_authorization: Bool = Field(
         True,
-        description="Lets `gate tunnel --no-browser` and `gate token --no-browser` sign in with a code (RFC 8628). An attacker can send "
-        "a code of their own to a user, who must not allow it. `false` requires a browser on the user's computer.",
+        description="Enables the device authorization (RFC 8628) of `gate tunnel --no-browser` and `gate token --no-browser`. An attacker "
+        "can send their own code to a user and ask them to allow it. `false` requires a browser on the user's computer.",
         examples=[False],
     )
     mcp_client_domains: Annotated[tuple[str, ...] | None, FieldType("list of string", _domains, LIST)] = Field(

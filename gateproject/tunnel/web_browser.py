@@ -15,7 +15,7 @@ _OPEN = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.argv[1]))"
 async def open_browser(url: str, environ: Mapping[str, str]) -> None:
     """Open a URL; return when the starting program has ended. Raise TunnelError.
 
-    A process of its own, because that program may wait for the browser's end, and may print to standard output.
+    A separate process starts it, because that program may wait until the browser ends, and may print to standard output.
     """
     if sys.platform.startswith(_NEED_DISPLAY) and not any(environ.get(name) for name in _DISPLAYS):
         raise TunnelError("this session has no display for a browser. Use --no-browser to sign in with a browser on another machine")

@@ -1,8 +1,8 @@
-"""JSON of MCP messages: read in the only way that all readers have, and written.
+"""Reader and writer of the JSON of MCP messages, for texts that all JSON readers interpret equally.
 
-A canonical text takes a third of the time: orjson reads it, and it equals what orjson writes for the value.  Whatever orjson accepts, the
-equality proves that the text is this value in UTF-8, without duplicate keys, trailing data, NaN, lone surrogates and numbers that lose
-digits.  Most SDKs write this form.  The strict parser reads any other text.
+orjson reads a canonical text in a third of the time of the strict parser.  A text is canonical if it equals what orjson writes for the value
+that it has read.  This proves that the text has no duplicate keys, trailing data, NaN, lone surrogates or numbers that lose digits.  Most SDKs
+write this form.  The strict parser reads any other text.
 """
 
 import json

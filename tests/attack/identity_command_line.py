@@ -55,7 +55,7 @@ def other_places(_: Stage) -> Iterator[Attempt]:
         yield f"session of {owner} named in {name}", partial(_named_session, owner, name)
 
 
-# Hosts, tunnels and MCP servers; @ stands for gate's port.
+# Hosts, tunnels and MCP servers; @ is replaced by gate's port.
 _HOSTS = (f"https://{ANYONE}:@", f"https://{TOOLS}:@", f"tcp+https://{TUNNEL}", f"TCP+HTTPS://{TUNNEL}/", f"https://{DATABASE}:@")
 _SERVERS = (
     f"https://{TOOLS}:@/mcp",

@@ -194,7 +194,7 @@ def test_settings_of_a_resource(
     ],
 )
 def test_sign_in_that_a_host_requires(tmp_path: Path, keys: list[dict[str, Any]], required: tuple[Any, ...]) -> None:
-    """As far as every route of the host requires it."""
+    """A host requires what all its routes require."""
     host = {"from": "https://app.example.com", "to": "http://127.0.0.1:1", "allow_any_authenticated_user": True}
     routes = [{**host, "prefix": f"/{index}", **each} for index, each in enumerate(keys)]
     resource = ProtectedResources(make_options(tmp_path, policy=routes, **several("a", "b")).policy).find(

@@ -58,7 +58,7 @@ except ValueError:
 
 
 def test_readable_tracebacks_have_no_local_variables() -> None:
-    # In a process of its own, because structlog formats exceptions with rich only if it was imported first.
+    # A separate process, because structlog formats exceptions with rich only if it was imported first.
     output = subprocess.run([sys.executable, "-c", READABLE_EXCEPTION], check=True, capture_output=True, text=True, cwd=ROOT).stdout
     assert "ValueError: 7" in output
     assert "hunter2" not in output

@@ -33,7 +33,7 @@ class Stage:
         return await server.request_tokens("device", device_code="a")
 
     async def store(self, seconds: float, **changed: str) -> StoredToken:
-        """Sign in, and let the access token expire in so many seconds."""
+        """Sign in, and let the access token expire in `seconds`."""
         await self.tokens.replace("")
         stored = replace(self.file.read(), expires_at=time.time() + seconds, **changed)
         self.file.write(stored)

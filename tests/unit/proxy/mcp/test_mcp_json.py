@@ -17,7 +17,7 @@ VALUES = st.recursive(
     lambda parts: st.lists(parts, max_size=4) | st.dictionaries(st.text(max_size=4), parts, max_size=4),
     max_leaves=12,
 )
-# What a mutation inserts: other spellings of numbers, keys and characters, and what is no JSON.
+# Mutations insert these: other spellings of numbers, keys and characters, and text that is not JSON.
 FRAGMENTS = (
     *(
         b"-0",
