@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from authenticate.oauth import client_documents
-from authenticate.oauth.client_documents import MAX_BODY, ClientDocumentError, ClientDocuments, is_document_url, parse_document
+from authenticate.oauth.client_documents import (
+    MAX_BODY,
+    MIN_LIFETIME,
+    ClientDocumentError,
+    ClientDocuments,
+    is_document_url,
+    parse_document,
+)
 from authenticate.oauth.oauth_client import ClientKeys
 from authenticate.provider import address_scope
 from authenticate.provider.address_scope import AddressScope
@@ -190,6 +197,48 @@ async def test_unusable_responses(tmp_path: Path, response: bytes) -> None:
             await found.get(url)
         assert len(received) == 1  # in particular, no redirect was followed
         assert found.cached(url) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "media_type", "size", "is_accepted"),
+    [
+        ("200 OK", "application/json", MAX_BODY, True),
+        ("200 OK", "application/oauth-client+json; charset=utf-8", 0, True),
+        ("200 OK", "application/json", MAX_BODY + 1, False),
+        ("200 OK", "text/html", 0, False),
+        ("200 OK", "text/vnd+json", 0, False),
+        ("200 OK", "application/octet-stream", 0, False),
+        ("200 OK", "", 0, False),
+        ("201 Created", "application/json", 0, False),
+        ("302 Found", "application/json", 0, False),
+        ("404 Not Found", "application/json", 0, False),
+        ("500 Internal Server Error", "application/json", 0, False),
+    ],
+)
+async def test_a_valid_document_needs_a_valid_response(tmp_path: Path, status: str, media_type: str, size: int, is_accepted: bool) -> None:
+    urls: list[str] = []
+
+    def respond() -> bytes:
+        return http(document_at(urls[0]).ljust(size), status=status, media_type=media_type)
+
+    async with fetching(tmp_path, respond) as (found, url, _, _):
+        urls.append(url)
+        if is_accepted:
+            assert (await found.get(url)).name == "Claude"
+        else:
+            with pytest.raises(ClientDocumentError):
+                await found.get(url)
+
+
+@pytest.mark.parametrize("directive", ["no-store", "no-cache", "private, No-Store", "max-age=0"])
+async def test_documents_that_must_not_be_cached_are_cached_for_a_moment(tmp_path: Path, directive: str) -> None:
+    urls: list[str] = []
+    async with fetching(tmp_path, lambda: http(document_at(urls[0]), f"Cache-Control: {directive}")) as (found, url, received, clock):
+        urls.append(url)
+        await found.get(url)
+        clock.now += MIN_LIFETIME + 1
+        await found.get(url)
+        assert len(received) == 2
 
 
 async def test_slow_response(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
