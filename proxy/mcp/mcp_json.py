@@ -1,8 +1,8 @@
 """Reader and writer of the JSON of MCP messages, for texts that all JSON readers interpret equally.
 
-orjson reads a canonical text in a third of the time of the strict parser.  A text is canonical if it equals what orjson writes for the value
-that it has read.  This proves that the text has no duplicate keys, trailing data, NaN, lone surrogates or numbers that lose digits.  Most SDKs
-write this form.  The strict parser reads any other text.
+orjson reads a canonical text in a third of the time of the strict parser.  A text is canonical if it equals what orjson writes for the
+value that it has read.  This proves that the text has no duplicate keys, trailing data, NaN, lone surrogates or numbers that lose
+digits.  Most SDKs write this form.  The strict parser reads any other text.
 """
 
 import json
