@@ -269,12 +269,12 @@ async def test_a_line_that_was_silent_is_used_again_at_once(redis_server: RedisS
     """Connections that lost something stay dead: none of them may cost a later call its deadline."""
     with FaultyLink(redis_server.port) as line:
         url = redis_server.url.replace(str(redis_server.port), str(line.port))
-        store = RedisStore(open_client(parse_storage_url(url), StorageTls(), 3), clock, deadline=0.5)
+        store = RedisStore(open_client(parse_storage_url(url), StorageTls(), 3), clock, deadline=2.0)
         await store.put(SESSION, "a", {})
         await asyncio.gather(*(store._client.send([("PING",)]) for _ in range(20)))
         assert store._client.connections()[0] >= 20
         line.stall()
-        with pytest.raises(BrokerError, match=r"0\.5 s"):
+        with pytest.raises(BrokerError, match=r"2 s"):
             await store.get(SESSION, "a")
         line.restore()
         assert await store.get(SESSION, "a") is not None
