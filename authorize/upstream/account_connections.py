@@ -141,7 +141,7 @@ def connection_id(user_id: str, resource: str) -> str:
     return f"{user_key(user_id)}/{hashlib.sha256(json.dumps([user_id, resource]).encode()).hexdigest()}"
 
 
-def connection_of(record: Record | None, session: SessionRecord, server: UpstreamServer) -> AccountConnection | None:
+def parse_own_connection(record: Record | None, session: SessionRecord, server: UpstreamServer) -> AccountConnection | None:
     """Return the connection in a record if it is that of the session's user to this server."""
     connection = AccountConnection.parse(record) if record is not None else None
     is_own = connection is not None and connection.belongs_to(session.user_id, session.effective_issuer, server)

@@ -19,7 +19,7 @@ from authorize.upstream.account_connections import (
     AccountConnection,
     UpstreamServer,
     connection_id,
-    connection_of,
+    parse_own_connection,
     refuse_connection,
     upstream_server,
 )
@@ -140,7 +140,7 @@ class UpstreamOAuthTokens:
         session = self._sessions.read_valid(found) if found is not None else None
         if session is None or session.user_id != identity.user_id:
             raise NoIdentity(NEEDS_USER)
-        connection = connection_of(record, session, server)
+        connection = parse_own_connection(record, session, server)
         if record is None or connection is None:
             raise AccountConnectionRequired(NOT_CONNECTED)
         return record, connection

@@ -11,8 +11,8 @@ from authorize.upstream.account_connections import (
     UpstreamServer,
     UpstreamServers,
     connection_id,
-    connection_of,
     delete_user_connections,
+    parse_own_connection,
     refuse_connection,
     upstream_server,
     user_connections,
@@ -83,15 +83,15 @@ async def test_owner_of_a_connection(changes: dict[str, Any], session: dict[str,
     broker, found = MemoryStore(), None
     id = connection_id("oidc/alice", URI)
     await broker.put(UPSTREAM_CONNECTION, id, a_connection(server(), lambda: 0.0, **changes).to_data())
-    found = connection_of(await broker.get(UPSTREAM_CONNECTION, id), replace(SESSION, **session), server())
+    found = parse_own_connection(await broker.get(UPSTREAM_CONNECTION, id), replace(SESSION, **session), server())
     assert (found is not None) is is_own
 
 
 async def test_malformed_record_is_no_connection() -> None:
     broker = MemoryStore()
     record = await broker.put(UPSTREAM_CONNECTION, connection_id("oidc/alice", URI), {"user_id": "oidc/alice"})
-    assert connection_of(record, SESSION, server()) is None
-    assert connection_of(None, SESSION, server()) is None
+    assert parse_own_connection(record, SESSION, server()) is None
+    assert parse_own_connection(None, SESSION, server()) is None
 
 
 @pytest.mark.parametrize(("lifetime", "due"), [(None, math.inf), (3600.0, 3570.0), (40.0, 30.0), (-5.0, -5.0)])
@@ -134,4 +134,4 @@ async def test_only_the_tokens_that_the_server_refused_are_deleted() -> None:
     refused = await broker.get(UPSTREAM_CONNECTION, id)
     assert refused is not None
     assert (refused.data["access_token"], refused.data["refresh_token"], refused.data["usable_until"]) == ("", "", 5.0)
-    assert connection_of(refused, SESSION, target) is None
+    assert parse_own_connection(refused, SESSION, target) is None
